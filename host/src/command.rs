@@ -1,6 +1,4 @@
-//! The start of a command: reads the command line, starts the log, runs the command, and reports its end.
-//!
-//! The only module that knows all commands; it knows nothing of their work.
+//! Reads the command line, starts the log, runs the command, and reports its result.
 
 use std::{ffi::OsString, io, process::ExitCode};
 
@@ -15,21 +13,21 @@ use crate::{
     dev, documents, fleet, record, status,
 };
 
-/// Runs the command of the arguments; the first argument is the program.
+/// Runs a command; the first argument is the program.
 pub fn start(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let read = config::read(arguments).and_then(|Cli { log, command }| {
+    let parsed = config::read(arguments).and_then(|Cli { log, command }| {
         let log = start_log(&log, command.log_filter())?;
         Ok((command, log))
     });
-    let (command, log) = match read {
-        Ok(read) => read,
+    let (command, log) = match parsed {
+        Ok(parsed) => parsed,
         Err(error) => return config::explain(&error).into(),
     };
     Streams::for_process(|streams| match command {
         Command::Compile(args) => compile(&args, streams),
         other => {
-            let ended = execute(other, log, streams);
-            streams.end(ended).into()
+            let result = execute(other, log, streams);
+            streams.end(result).into()
         }
     })
 }
@@ -58,20 +56,20 @@ fn execute(command: Command, log: LogControl, streams: &mut Streams<'_>) -> Resu
         Command::Status(args) => status::show(&args, streams),
         Command::Completions(args) => documents::completions(&args, streams),
         Command::Man(args) => documents::man(&args, streams),
-        // `start` has already run it.
+        // Handled in `start`.
         Command::Compile(_) => Ok(Exit::Usage),
     }
 }
 
-/// Compiles one plugin, or checks one configuration. The exit codes are those of the protocol with the host that started this process.
+/// Compiles one plugin, or checks one configuration. The exit codes are a protocol with the host.
 fn compile(args: &CompileArgs, streams: &mut Streams<'_>) -> ExitCode {
-    let mut confined = |confinement: artifact::Confinement| streams.note(&confinement.to_string());
+    let mut note = |confinement: artifact::Confinement| streams.note(&confinement.to_string());
     match artifact::child(
         args.bounds(),
         args.task(),
         &mut io::stdin(),
         &mut io::stdout(),
-        &mut confined,
+        &mut note,
     ) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

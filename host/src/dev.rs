@@ -1,10 +1,9 @@
-//! A cluster, the host and examples with one command, for first steps and development: `innkeeper dev`.
-//!
-//! Starts a control plane or uses an existing one, runs the host in this process, applies the examples and shows their
+//! The command `dev`: starts or uses a control plane, runs the host in this process, applies examples and shows their
 //! progress.
-//! The host is the one of [`run`](mod@innkeeper_server::run), with a display: `dev` does not change its decisions.
 //!
-//! Order of the end: the host drains, then the control plane stops, then its directory is removed.
+//! The host is the one of [`run`](mod@innkeeper_server::run): `dev` only displays it.
+//!
+//! At the end, the host drains, then the control plane stops, then its directory is removed.
 
 mod controlplane;
 mod examples;
@@ -38,13 +37,12 @@ use project::Project;
 use reload::{Consent, Reload};
 use show::Show;
 
-/// The failure of the host, which decides the end of the command.
 const HOST: &str = "the host ended";
 
-/// Interval of the checks for loaded plugins and for changed parents; short enough to look live on a terminal.
+/// Interval of checks for loaded plugins and changed parents; short enough to look live.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Runs `dev` until a signal arrives, with `--once` until all parents are Ready.
+/// Runs `dev` until a signal arrives, or with `--once` until all parents are Ready.
 /// Blocks the calling thread and creates the runtime of all tasks.
 pub fn run(args: &DevArgs) -> Result<(), Failure> {
     runtime::block_on_all_threads(async {
@@ -52,7 +50,7 @@ pub fn run(args: &DevArgs) -> Result<(), Failure> {
         let signals =
             run::listen(stop.clone()).or_fail(Exit::Failure, "failed to listen for signals")?;
         tokio::select! {
-            ended = dev(args, stop) => ended,
+            result = dev(args, stop) => result,
             never = signals => match never {},
         }
     })
@@ -63,7 +61,7 @@ async fn dev(args: &DevArgs, stop: Shutdown) -> Result<(), Failure> {
     let examples = examples::read(&args.examples, args.examples_namespace())?;
     let project = args
         .project()
-        .map(|it| Project::open(args, it))
+        .map(|directory| Project::open(args, directory))
         .transpose()?
         .map(Arc::new);
     let mut host = args.host();
@@ -73,20 +71,20 @@ async fn dev(args: &DevArgs, stop: Shutdown) -> Result<(), Failure> {
         None => None,
         Some(program) => {
             let starting = show.step("starting the control plane")?;
-            let mut started = ControlPlane::start(program, args.dir.as_deref(), args.keep)?;
+            let mut control_plane = ControlPlane::start(program, args.dir.as_deref(), args.keep)?;
             tokio::select! {
-                ready = started.wait_ready() => ready?,
+                ready = control_plane.wait_ready() => ready?,
                 () = stop.first() => {
-                    started.stop().await;
+                    control_plane.stop().await;
                     return stopped(args.once);
                 }
             }
             host.cluster.connection = ConnectionArgs {
-                kubeconfig: Some(started.kubeconfig()),
+                kubeconfig: Some(control_plane.kubeconfig()),
                 context: None,
             };
             show.done(starting)?;
-            Some(started)
+            Some(control_plane)
         }
     };
     let session = DevSession {
@@ -105,17 +103,17 @@ async fn dev(args: &DevArgs, stop: Shutdown) -> Result<(), Failure> {
         },
     };
     if control_plane.is_none() {
-        let cluster = existing::unserved(&host).await?;
+        let cluster = existing::check_no_host(&host).await?;
         show.say(&format!("using the cluster {cluster}"))?;
     }
-    let ended = run_host(host, &session, &mut show).await;
+    let result = run_host(host, &session, &mut show).await;
     if let Some(control_plane) = control_plane {
         debug!("stopping the control plane");
-        if let Some(runs_on) = control_plane.end().await {
-            show.say(&runs_on)?;
+        if let Some(message) = control_plane.end().await {
+            show.say(&message)?;
         }
     }
-    ended
+    result
 }
 
 /// Runs the host and shows the progress until the display ends, then drains the host.
@@ -124,19 +122,19 @@ async fn run_host(args: RunArgs, session: &DevSession<'_>, show: &mut Show) -> R
     let plugins = args.plugins.files().len();
     let stop = session.stop.clone();
     let mut host = Box::pin(run::serve_until(args, stop, Arc::clone(&status)));
-    let seen = tokio::select! {
-        ended = &mut host => {
-            ended.or_fail_by(Failure::exit, HOST)?;
+    let watched = tokio::select! {
+        result = &mut host => {
+            result.or_fail_by(Failure::exit, HOST)?;
             return stopped(session.once);
         }
-        seen = session.watch(&status, plugins, show) => seen,
+        result = session.watch(&status, plugins, show) => result,
     };
     session.stop.request();
     let drained = host.await.or_fail_by(Failure::exit, HOST);
-    seen.and(drained)
+    watched.and(drained)
 }
 
-/// Returns the result of an end by a signal: success, except with `--once`, which has to report that all are Ready.
+/// Returns the result after a signal: success, except with `--once`, which waits for Ready parents.
 fn stopped(once: bool) -> Result<(), Failure> {
     if once {
         let message = "stopped before all parents were Ready";
@@ -145,7 +143,7 @@ fn stopped(once: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The display of the host's progress, and its deadline.
+/// Displays the host's progress until a deadline.
 struct DevSession<'a> {
     examples: Vec<examples::Example>,
     once: bool,
@@ -154,7 +152,7 @@ struct DevSession<'a> {
     stop: Shutdown,
     kubeconfig: Option<PathBuf>,
     control_plane: Option<&'a ControlPlane>,
-    /// The plugins with grants from the user.
+    /// Plugins with grants from the user.
     granted: BTreeSet<String>,
     /// The crate under development; none with plugin files.
     project: Option<Arc<Project>>,
@@ -168,7 +166,7 @@ impl DevSession<'_> {
         plugins: usize,
         show: &mut Show,
     ) -> Result<(), Failure> {
-        // Those of the files, or that of the crate.
+        // From files, or one from the crate.
         let plugins = plugins.max(usize::from(self.project.is_some()));
         let mut reload = match &self.project {
             None => {
@@ -187,7 +185,7 @@ impl DevSession<'_> {
             let rows = parents::rows(status, &self.examples).await;
             show.parents(&rows)?;
             show.faults(parents::faults(status))?;
-            // Without these, a list that is still in progress would pass for one without parents.
+            // Otherwise an unfinished list would look like one without parents.
             let unread = parents::unread(status);
             let all_ready = is_loaded(status, plugins) && rows.iter().all(Row::is_ready);
             if all_ready && (!self.once || unread.is_empty()) {
@@ -214,9 +212,9 @@ impl DevSession<'_> {
             &parents,
         )?;
         if let Some(control_plane) = self.control_plane {
-            control_plane.teach_new_kinds().await;
+            control_plane.restart_controller_manager().await;
         }
-        // Every change, until the host is stopped.
+        // Shows changes until the host is stopped.
         loop {
             show.parents(&parents::rows(status, &[]).await)?;
             show.faults(parents::faults(status))?;
@@ -224,7 +222,7 @@ impl DevSession<'_> {
         }
     }
 
-    /// Waits until the plugin files are loaded.
+    /// Waits for plugin files.
     async fn wait_loaded(
         &self,
         status: &StatusRegistry,
@@ -241,7 +239,7 @@ impl DevSession<'_> {
         show.done(step)
     }
 
-    /// Starts the crate's plugin, and waits until its first revision serves.
+    /// Starts the crate's plugin, and waits until its first revision is active.
     async fn start(
         &self,
         project: &Arc<Project>,
@@ -255,14 +253,14 @@ impl DevSession<'_> {
         let mut reload = Reload::new(Arc::clone(project), self.consent);
         while !reload.step(shared, show).await? {
             if self.once && Instant::now() >= self.deadline {
-                return Err(self.not_ready("the plugin does not serve; see above".to_owned()));
+                return Err(self.not_ready("the plugin is not active; see above".to_owned()));
             }
             sleep(POLL_INTERVAL).await;
         }
         Ok(reload)
     }
 
-    /// Waits before the next look at the parents, and swaps the crate's plugin after a change.
+    /// Waits for the next poll, and swaps the crate's plugin after a change.
     async fn pause(
         &self,
         reload: Option<&mut Reload>,
@@ -276,15 +274,15 @@ impl DevSession<'_> {
         Ok(())
     }
 
-    /// Shows the grants of the plugins for which the user gave none.
+    /// Shows the grants of plugins without grants from the user.
     fn show_grants(&self, status: &StatusRegistry, show: &Show) -> Result<(), Failure> {
         for served in status.active() {
             let name = served.name.as_str();
-            let reconciler = served.reconcilers.first();
-            let Some(reconciler) = reconciler.filter(|_| !self.granted.contains(name)) else {
-                continue;
-            };
-            show.grants(name, &file_of_grants(&reconciler.serving().grants))?;
+            if let Some(reconciler) = served.reconcilers.first()
+                && !self.granted.contains(name)
+            {
+                show.grants(name, &file_of_grants(&reconciler.serving().grants))?;
+            }
         }
         Ok(())
     }
@@ -306,17 +304,18 @@ async fn shared(status: &StatusRegistry) -> Arc<Shared> {
     }
 }
 
-/// Returns true if as many plugins are loaded. One that cannot be served counts as loaded: if an example needs it, applying
-/// the example fails.
+/// Returns true if this many plugins are loaded. Plugins that cannot be served count too: an example that needs one fails.
 fn is_loaded(status: &StatusRegistry, plugins: usize) -> bool {
     status.active().len() + status.inactive_count() >= plugins
 }
 
-/// Quotes a path as one argument of a shell.
+/// Quotes a path for a shell.
 fn quoted(path: &Path) -> String {
-    // The user pastes it in another directory. Only an empty path has no absolute form.
-    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let text = path.display().to_string();
+    // Absolute, because the user pastes it elsewhere. Only an empty path has no absolute form.
+    let text = std::path::absolute(path)
+        .unwrap_or_else(|_| path.to_owned())
+        .display()
+        .to_string();
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
         text

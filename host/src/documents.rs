@@ -1,4 +1,4 @@
-//! The commands `completions` and `man`: documents that are made from the command line's own definition.
+//! The commands `completions` and `man`, generated from the command line's definition.
 
 use std::fs;
 
@@ -7,22 +7,24 @@ use innkeeper_command::{Exit, Failure, OrFail as _, Streams};
 
 use crate::config::{Cli, CompletionsArgs, ManArgs};
 
-/// Prints the completions of a shell.
+/// Prints shell completions.
 pub fn completions(args: &CompletionsArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
-    // In memory first: the generator panics if its output cannot be written.
+    // In memory first, because the generator panics on write errors.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "innkeeper", &mut script);
     streams.print_own(&script)?;
     Ok(Exit::Success)
 }
 
-/// Writes a page for the program, and one for each command.
+/// Writes a page for the program and one per command.
 pub fn man(args: &ManArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
     let directory = &args.directory;
-    let message = || format!("failed to write the man pages to {}", directory.display());
-    let written = fs::create_dir_all(directory)
-        .and_then(|()| clap_mangen::generate_to(Cli::command(), directory));
-    written.or_fail(Exit::Failure, message())?;
+    fs::create_dir_all(directory)
+        .and_then(|()| clap_mangen::generate_to(Cli::command(), directory))
+        .or_fail(
+            Exit::Failure,
+            format!("failed to write the man pages to {}", directory.display()),
+        )?;
     streams.note(&format!("wrote the man pages to {}", directory.display()));
     Ok(Exit::Success)
 }
@@ -35,7 +37,9 @@ mod tests {
     use super::*;
 
     fn with_output(command: impl FnOnce(&mut Streams<'_>) -> Result<Exit, Failure>) -> String {
-        let (mut stdin, mut stdout, mut stderr) = (&b""[..], Vec::new(), Vec::new());
+        let mut stdin = &b""[..];
+        let mut stdout = Vec::new();
+        let mut stderr = Vec::new();
         let exit = command(&mut Streams::new(&mut stdin, &mut stdout, &mut stderr));
         assert_eq!(exit.unwrap(), Exit::Success);
         String::from_utf8(stdout).unwrap()
@@ -62,7 +66,10 @@ mod tests {
             .map(|page| page.unwrap().file_name())
             .collect();
         let commands = Cli::command();
-        for command in commands.get_subcommands().filter(|it| !it.is_hide_set()) {
+        for command in commands
+            .get_subcommands()
+            .filter(|command| !command.is_hide_set())
+        {
             let page = format!("innkeeper-{}.1", command.get_name());
             assert!(pages.contains(&page.clone().into()), "{page}: {pages:?}");
         }

@@ -1,7 +1,7 @@
-//! The effects of a plugin on the live parents of a cluster: `innkeeper plan` and `innkeeper dump`.
+//! The commands `plan` and `dump`: a plugin's effects on a cluster's live parents.
 //!
-//! A plan is the host's own dry run of a candidate for every parent, with the name, the terms and the hash key that its
-//! host has in the cluster. It only reads. A dump has the answers of the cluster to these reads.
+//! A plan is the host's dry run of a candidate for every parent, with the name, the terms and the hash key that the host
+//! uses in the cluster. It only reads. A dump has the API server's responses to these reads.
 
 mod differences;
 mod dump;
@@ -19,9 +19,9 @@ use innkeeper_sandbox::{Described, Engine, EngineSettings};
 
 use crate::config::{DumpArgs, FleetArgs, PlanArgs};
 use dump::Dump;
-use live::Given;
+use live::Inputs;
 
-/// Returns the exit code of a plan.
+/// Returns a plan's exit code.
 fn exit(forecast: &Forecast) -> Exit {
     if forecast.deletes.is_empty() && forecast.faults == 0 {
         Exit::Success
@@ -32,15 +32,15 @@ fn exit(forecast: &Forecast) -> Exit {
 
 /// Plans a plugin for the live parents and prints the result.
 pub fn run(args: &PlanArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
-    // First all files: a mistake in one is reported before a plugin is compiled, which takes seconds.
+    // Reads all files first, because compiling takes seconds.
     let dump = args.from.as_deref().map(Dump::read).transpose()?;
-    let given = given(&args.fleet, args.against.as_ref(), streams)?;
-    let work = live::plan(&args.fleet, &args.parents, dump, given);
+    let inputs = inputs(&args.fleet, args.against.as_ref(), streams)?;
+    let work = live::plan(&args.fleet, &args.parents, dump, inputs);
     let (plan, notes) = runtime::block_on_all_threads(Box::pin(work))?;
-    for asked in &args.parents {
-        if !plan.parents().keys().any(|parent| asked.matches(parent)) {
+    for name in &args.parents {
+        if !plan.parents().keys().any(|parent| name.matches(parent)) {
             let message = format!(
-                "plugin {} has no parent {asked}: give --parent NAMESPACE/NAME of a live parent",
+                "plugin {} has no parent {name}: give --parent NAMESPACE/NAME of a live parent",
                 plan.plugin
             );
             return Err(Failure::new(Exit::Usage, message));
@@ -54,48 +54,47 @@ pub fn run(args: &PlanArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> 
     Ok(exit(&plan.forecast))
 }
 
-/// Writes the answers of the cluster to all that a plan reads to a file.
+/// Writes everything that a plan reads to a file.
 pub fn dump(args: &DumpArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
     let to = args.to.display();
     if args.to.exists() {
         let message = format!("{to} exists: give --to a file that does not exist");
         return Err(Failure::new(Exit::Usage, message));
     }
-    let given = given(&args.fleet, None, streams)?;
-    let work = live::dump(&args.fleet, given, &args.to);
+    let inputs = inputs(&args.fleet, None, streams)?;
+    let work = live::dump(&args.fleet, inputs, &args.to);
     let parents = runtime::block_on_all_threads(Box::pin(work))?;
     streams.note(&format!(
-        "the dump has {parents} parents and the hash key of the host: keep it as a Secret"
+        "the dump has {parents} parents and the host's hash key: protect it like a Secret"
     ));
     streams.print(&Output::from_line(to.to_string()))?;
     Ok(Exit::Success)
 }
 
-fn given(
+fn inputs(
     args: &FleetArgs,
     against: Option<&Inspected>,
     streams: &mut Streams<'_>,
-) -> Result<Given, Failure> {
+) -> Result<Inputs, Failure> {
     let Some(plugin) = args.plugin.as_ref().or(args.plugin_file.as_ref()) else {
         return Err(Failure::new(Exit::Usage, "no candidate: give PLUGIN"));
     };
     let config = args
         .config
         .as_deref()
-        .map(|path| render::one_object(Some(path), streams));
+        .map(|path| render::one_object(Some(path), streams))
+        .transpose()?;
     let grants = args
         .grants
         .as_deref()
-        .map(|path| render::grants_in(path, streams));
-    let (config, grants) = (config.transpose()?, grants.transpose()?);
-    let threads = thread::available_parallelism().or_fail(
-        Exit::Failure,
-        "failed to find the number of processors of this machine",
-    )?;
+        .map(|path| render::grants_in(path, streams))
+        .transpose()?;
+    let threads = thread::available_parallelism()
+        .or_fail(Exit::Failure, "failed to read the number of processors")?;
     let workers = NonZeroU32::try_from(threads).unwrap_or(NonZeroU32::MIN);
     let engine = Engine::new(&EngineSettings::new(workers))
         .or_fail_by(Exit::from_plugin_error, "failed to set up the sandbox")?;
-    Ok(Given {
+    Ok(Inputs {
         candidate: describe(&engine, plugin, args)?,
         against: against
             .map(|from| describe(&engine, from, args))
@@ -109,7 +108,8 @@ fn given(
 fn describe(engine: &Engine, from: &Inspected, args: &FleetArgs) -> Result<Described, Failure> {
     let bytes = plugin_file::bytes(from, &args.load.registry)?;
     let cache = args.load.cache.open()?;
-    let described = plugin_file::describe_in(engine, &bytes, cache.as_ref());
-    let message = format!("failed to load the plugin {from}");
-    described.or_fail_by(plugin_file::Error::exit, message)
+    plugin_file::describe_in(engine, &bytes, cache.as_ref()).or_fail_by(
+        plugin_file::Error::exit,
+        format!("failed to load the plugin {from}"),
+    )
 }

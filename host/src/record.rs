@@ -1,4 +1,4 @@
-//! Recordings of a running host as files: `innkeeper record`.
+//! The command `record`: writes a running host's recordings to files.
 
 use std::{fs, io, path::PathBuf, time::Duration};
 
@@ -11,11 +11,10 @@ use serde_json::Value;
 
 use crate::config::RecordArgs;
 
-/// The time for the host to answer beyond the time of the order. Chosen, not measured: the host ends the order by its own
-/// clock, and only its last recordings are on their way then.
-const PATIENCE: Duration = Duration::from_secs(15);
+/// Extra time beyond the order: the host ends the order by its clock, and the last recordings are in flight then.
+const EXTRA_TIME: Duration = Duration::from_secs(15);
 
-/// Orders recordings of a host and writes each to a file.
+/// Orders recordings from a host and writes each to a file.
 pub fn run(args: &RecordArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
     runtime::block_on(record(args, streams))
 }
@@ -28,16 +27,19 @@ async fn record(args: &RecordArgs, streams: &mut Streams<'_>) -> Result<Exit, Fa
     let to = args.to.display();
     fs::create_dir_all(&args.to).or_fail(Exit::Usage, format!("failed to create {to}"))?;
     let client = AdminClient::new(address, &args.client, streams)?;
-    let patience = order.time() + PATIENCE;
-    let mut answer = client
-        .send(Method::POST, "/debug/recordings", body, patience)
+    let timeout = order.time() + EXTRA_TIME;
+    let mut response = client
+        .send(Method::POST, "/debug/recordings", body, timeout)
         .await?;
-    let (number, seconds) = (order.number, order.seconds);
+    let RecordingOrder {
+        number, seconds, ..
+    } = order;
     streams.note(&format!(
         "waiting for {number} recordings, at most {seconds} s"
     ));
-    let (mut taken, mut line) = (0, Vec::new());
-    while let Some(part) = answer
+    let mut count = 0;
+    let mut line = Vec::new();
+    while let Some(part) = response
         .chunk()
         .await
         .or_fail(Exit::Failure, client.no_host())?
@@ -47,9 +49,9 @@ async fn record(args: &RecordArgs, streams: &mut Streams<'_>) -> Result<Exit, Fa
                 line.push(byte);
                 continue;
             }
-            let path = keep(args, &line, streams)?;
+            let path = write(args, &line, streams)?;
             streams.print(&Output::from_line(path.display().to_string()))?;
-            taken += 1;
+            count += 1;
             line.clear();
         }
         if line.len() > RECORDINGS_BYTES_MAX {
@@ -59,19 +61,19 @@ async fn record(args: &RecordArgs, streams: &mut Streams<'_>) -> Result<Exit, Fa
             return Err(Failure::new(Exit::Failure, message));
         }
     }
-    if taken == number {
+    if count == number {
         return Ok(Exit::Success);
     }
     let remedy = match &order.of {
         RecordingTarget::Parent(_) => {
-            "the parent had no call: its condition Synced says why, for example that it is paused or not selected"
+            "the host did not call the plugin for this parent: see the condition Synced, for example because the parent is paused or not selected"
         }
         RecordingTarget::Faults { .. } => {
-            "the other calls had no fault: --parent records a call without one, and --timeout waits longer"
+            "no more calls failed: --parent records a call without a fault, and --timeout waits longer"
         }
     };
     streams.note(&format!(
-        "{taken} of {number} recordings in {seconds} s: {remedy}"
+        "{count} of {number} recordings in {seconds} s: {remedy}"
     ));
     Ok(Exit::Finding)
 }
@@ -90,13 +92,13 @@ fn order(args: &RecordArgs) -> RecordingOrder {
     }
 }
 
-/// Writes a recording to a file of its own, which only its owner can read.
-fn keep(args: &RecordArgs, text: &[u8], streams: &mut Streams<'_>) -> Result<PathBuf, Failure> {
+/// Writes a recording to a new file, readable by its owner only.
+fn write(args: &RecordArgs, text: &[u8], streams: &mut Streams<'_>) -> Result<PathBuf, Failure> {
     let address = &args.admin_address;
-    let message = format!("failed to parse a recording of the host at {address}");
+    let message = format!("failed to parse a recording from the host at {address}");
     let recording: Recording = serde_json::from_slice(text).or_fail(Exit::Failure, message)?;
     if recording.secret {
-        streams.note("the plugin asked for random bytes, from which it may have made passwords: keep this recording secret");
+        streams.note("the plugin requested random bytes, which it may use for passwords: keep this recording secret");
     }
     let parent: Value = serde_json::from_str(recording.parent()).unwrap_or_default();
     let name = file_name(&recording.plugin, &parent);
@@ -115,21 +117,21 @@ fn keep(args: &RecordArgs, text: &[u8], streams: &mut Streams<'_>) -> Result<Pat
     Err(Failure::new(Exit::Failure, failed(&args.to)))
 }
 
-/// Leaves room for the number and the extension in the 255 bytes that the name of a file may have on Linux.
+/// Leaves room for the number and the extension in a Linux file name, 255 bytes.
 const NAME_MAX: usize = 240;
 
 fn failed(path: &std::path::Path) -> String {
     format!("failed to write {}", path.display())
 }
 
-/// Returns the plugin, the namespace and the name of the parent as a part of a file name.
+/// Returns a file name from plugin, namespace and parent name.
 fn file_name(plugin: &str, parent: &Value) -> String {
     let metadata = |field: &str| parent["metadata"][field].as_str();
     let parts = [Some(plugin), metadata("namespace"), metadata("name")];
     let name = parts.into_iter().flatten().collect::<Vec<_>>().join("-");
-    // The answer of a server is no path.
-    let is_plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '-' | '_' | '.');
-    let mut name = name.replace(|it| !is_plain(it), "_");
+    // A server's response must not choose the path.
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let mut name = name.replace(|c| !is_plain(c), "_");
     name.truncate(NAME_MAX);
     name
 }
@@ -139,13 +141,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_names_of_files_are_plain_and_short_enough_for_any_parent() {
+    fn file_names_are_plain_and_short_for_any_parent() {
         let named = |name: &str| {
             let parent = serde_json::json!({"metadata": {"namespace": "demo", "name": name}});
             file_name("etcd", &parent)
         };
         assert_eq!(named("a/../b"), "etcd-demo-a_.._b");
-        // The longest name of an object.
+        // The longest object name.
         assert_eq!(named(&"a".repeat(253)).len(), NAME_MAX);
     }
 }

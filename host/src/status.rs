@@ -24,10 +24,9 @@ use crate::{config::StatusArgs, table::table};
 /// The time limit of a request. A busy API server lists thousands of parents within seconds.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The time in which a host renews its lease, even after a lost request: twice the default of `--lease-retry`.
+/// How long a renewal may take, even after a lost request: twice the default of `--lease-retry`.
 const RENEWED_WITHIN: Duration = Duration::from_secs(4);
 
-/// The failure of a request to the API server.
 const REQUEST: &str = "failed to ask the cluster";
 
 /// The message for conditions that describe an earlier generation.
@@ -393,7 +392,7 @@ async fn leases(viewer: &Viewer) -> Result<BTreeMap<String, Lease>, Failure> {
     Ok(by_name.collect())
 }
 
-/// Returns why no host holds the lease of this name, as far as its times tell; none if one does.
+/// Returns why the lease has no holder, as far as the times tell; none if it has one.
 pub(crate) fn expired(name: &str, lease: &LeaseRecord, now: Timestamp) -> Option<String> {
     let cause = if lease.holder.is_empty() {
         format!("the last one released the Lease {name}")

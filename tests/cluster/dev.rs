@@ -43,7 +43,7 @@ fn dev_prints_the_grants_that_it_gives_to_a_plugin() {
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8_lossy(&output.stdout);
     let (_, after) = text
-        .split_once("plugin memcached is granted all that it asks for:\n")
+        .split_once("plugin memcached has all requested grants:\n")
         .unwrap_or_else(|| panic!("{text}"));
     let grants: Vec<&str> = after
         .lines()

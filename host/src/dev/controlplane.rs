@@ -1,4 +1,4 @@
-//! The control plane as a child process.
+//! Runs the control plane as a child process.
 
 use std::{
     fs::{self, File},
@@ -19,30 +19,29 @@ use tracing::{debug, warn};
 
 use super::quoted;
 
-/// Time for the control plane to stop by itself before it is killed.
-const ENDS_WITHIN: Duration = Duration::from_secs(10);
+/// How long the control plane may take to stop before it is killed.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The file of its output, in its directory.
+/// The output's file name.
 const OUTPUT: &str = "up.log";
 
-/// The number of last output lines that the error contains if it fails.
-const LINES_KEPT: usize = 10;
+/// The number of output lines in an error.
+const LINES_MAX: usize = 10;
 
-/// The failure to prepare the directory.
 const MAKE_DIR: &str = "failed to create a directory for the control plane";
 
-/// A running control plane. It stops with this process, even if this process is killed, unless it is kept.
+/// A running control plane. Without `keep`, it stops with this process, even if this process is killed.
 pub(super) struct ControlPlane {
     program: PathBuf,
     process: Child,
     dir: PathBuf,
-    /// Removes the directory on drop; none if the user named the directory.
+    /// Removes the directory on drop; none if the user named one.
     temporary: Option<TempDir>,
     keep: bool,
 }
 
 impl ControlPlane {
-    /// Starts the control plane, which is not ready yet.
+    /// Starts the control plane.
     pub(super) fn start(program: &Path, dir: Option<&Path>, keep: bool) -> Result<Self, Failure> {
         let (dir, temporary) = if let Some(dir) = dir {
             (dir.to_owned(), None)
@@ -52,7 +51,7 @@ impl ControlPlane {
             (temporary.path().to_owned(), Some(temporary))
         };
         fs::create_dir_all(&dir).or_fail(Exit::Failure, MAKE_DIR)?;
-        // A control plane that was killed leaves its `ready` file behind.
+        // A killed control plane leaves its `ready` file behind.
         if let Err(source) = fs::remove_file(dir.join("ready"))
             && source.kind() != io::ErrorKind::NotFound
         {
@@ -65,13 +64,13 @@ impl ControlPlane {
         if keep {
             command.stdin(Stdio::null());
         } else {
-            // The pipe of standard input closes when this process ends, for whatever reason.
+            // The pipe closes however this process ends.
             command.arg("--until-stdin-closes").stdin(Stdio::piped());
         }
         let process = command
             .stdout(output)
             .stderr(errors)
-            // An own process group, so that Ctrl-C reaches only the host: it drains while the API server still runs.
+            // A new process group, so that Ctrl-C reaches only the host, which needs the API server to drain.
             .process_group(0)
             .kill_on_drop(!keep)
             .spawn()
@@ -85,30 +84,32 @@ impl ControlPlane {
         })
     }
 
-    /// Waits until it is ready.
+    /// Waits until the control plane is ready.
     pub(super) async fn wait_ready(&mut self) -> Result<(), Failure> {
-        let said = wait_until_ready(&mut self.process, &self.dir).await;
-        if let Some(said) = said.or_fail(Exit::Usage, failed(&self.program))? {
+        let output = wait_until_ready(&mut self.process, &self.dir)
+            .await
+            .or_fail(Exit::Usage, failed(&self.program))?;
+        if let Some(output) = output {
             let message =
-                format!("the control plane ended before it was ready; its last output: {said}");
+                format!("the control plane ended before it was ready; its last output: {output}");
             return Err(Failure::new(Exit::Failure, message));
         }
         Ok(())
     }
 
-    /// The path of the administrator's kubeconfig.
+    /// The administrator's kubeconfig.
     pub(super) fn kubeconfig(&self) -> PathBuf {
         self.dir.join("kubeconfig")
     }
 
-    /// The program, which is kubectl as well.
+    /// The program, which is also kubectl.
     pub(super) fn program(&self) -> &Path {
         &self.program
     }
 
     /// Restarts the controller manager: its garbage collector would take half a minute to notice new kinds.
-    pub(super) async fn teach_new_kinds(&self) {
-        let restarted = Command::new(&self.program)
+    pub(super) async fn restart_controller_manager(&self) {
+        let result = Command::new(&self.program)
             .arg("ctl")
             .arg("--dir")
             .arg(&self.dir)
@@ -118,10 +119,10 @@ impl ControlPlane {
             .stderr(Stdio::null())
             .status()
             .await;
-        debug!(?restarted, "restarted the controller manager");
+        debug!(?result, "restarted the controller manager");
     }
 
-    /// Ends with the control plane: it is stopped, but one that is kept runs on, and the user is told how to stop it.
+    /// Stops the control plane, or with `keep` returns a message on how to stop it.
     pub(super) async fn end(self) -> Option<String> {
         if !self.keep {
             self.stop().await;
@@ -137,28 +138,28 @@ impl ControlPlane {
         ))
     }
 
-    /// Stops the control plane, also one that is kept, and removes its directory unless the user named it.
+    /// Stops the control plane even with `keep`, and removes its directory unless the user named it.
     pub(super) async fn stop(mut self) {
         if self.keep {
             self.terminate();
         }
         drop(self.process.stdin.take());
-        match timeout(ENDS_WITHIN, self.process.wait()).await {
+        match timeout(STOP_TIMEOUT, self.process.wait()).await {
             Ok(Ok(status)) => debug!(%status, "the control plane ended"),
             Ok(Err(error)) => warn!(%error, "failed to wait for the control plane"),
             Err(_) => {
-                warn!("the control plane did not stop in time and is killed");
+                warn!("killing the control plane: it did not stop in time");
                 if let Err(error) = self.process.kill().await {
                     warn!(%error, "failed to kill the control plane");
                 }
             }
         }
         if let Some(Err(error)) = self.temporary.map(TempDir::close) {
-            warn!(%error, "failed to remove the directory of the control plane");
+            warn!(%error, "failed to remove the control plane's directory");
         }
     }
 
-    /// Sends the signal that `kill` sends: one that is kept has no pipe that could close.
+    /// Sends SIGTERM: with `keep` there is no pipe to close.
     fn terminate(&self) {
         let pid = self.process.id().and_then(|pid| pid.try_into().ok());
         if let Some(Err(error)) = pid
@@ -182,10 +183,10 @@ async fn wait_until_ready(process: &mut Child, dir: &Path) -> io::Result<Option<
             return Ok(None);
         }
         if process.try_wait()?.is_some() {
-            let said = fs::read_to_string(dir.join(OUTPUT)).unwrap_or_default();
-            let lines: Vec<&str> = said.lines().collect();
-            let kept = lines.len().saturating_sub(LINES_KEPT);
-            return Ok(Some(lines[kept..].join(" | ")));
+            let output = fs::read_to_string(dir.join(OUTPUT)).unwrap_or_default();
+            let lines: Vec<&str> = output.lines().collect();
+            let start = lines.len().saturating_sub(LINES_MAX);
+            return Ok(Some(lines[start..].join(" | ")));
         }
         sleep(Duration::from_millis(20)).await;
     }

@@ -1,4 +1,4 @@
-//! The examples: read before the control plane starts, applied once the plugins are active.
+//! Reads examples before the control plane starts, and applies them once the plugins are active.
 
 use std::{
     fs,
@@ -18,24 +18,24 @@ use super::shared;
 /// The field manager of `dev`.
 pub(super) const MANAGER: &str = "innkeeper-dev";
 
-/// The longest wait for the kind of an example to appear in discovery.
+/// The maximum wait for an example's kind in discovery.
 pub(super) const SERVED_WITHIN: Duration = Duration::from_secs(5);
 
-/// One object to apply; without a namespace if the file names none, because the scope of the kind is not known here.
+/// One object to apply. It may lack a namespace, because the kind's scope is not known here.
 pub(super) struct Example {
     path: PathBuf,
     pub(super) document: Document,
-    /// The namespace of the object if the file names none and the kind is namespaced.
-    default: String,
+    /// The namespace for a namespaced object without one.
+    default_namespace: String,
 }
 
 impl Example {
-    /// Returns true if the identity is that of the example.
+    /// Returns true if this is the example's identity.
     pub(super) fn is(&self, id: &ObjectId) -> bool {
         let Document {
             namespace, name, ..
         } = &self.document;
-        let namespace = namespace.as_deref().unwrap_or(&self.default);
+        let namespace = namespace.as_deref().unwrap_or(&self.default_namespace);
         self.document.group_kind() == id.kind
             && **name == *id.name
             && id
@@ -45,15 +45,15 @@ impl Example {
     }
 }
 
-/// Reads the objects of all files; those without a namespace go to the default one.
-pub(super) fn read(paths: &[PathBuf], default: &str) -> Result<Vec<Example>, Failure> {
+/// Reads the objects in all files.
+pub(super) fn read(paths: &[PathBuf], default_namespace: &str) -> Result<Vec<Example>, Failure> {
     let mut examples = Vec::new();
     for path in paths {
         let documents = read_file(path)?.into_iter();
         examples.extend(documents.map(|document| Example {
             path: path.clone(),
             document,
-            default: default.to_owned(),
+            default_namespace: default_namespace.to_owned(),
         }));
     }
     Ok(examples)
@@ -63,29 +63,33 @@ fn read_file(path: &Path) -> Result<Vec<Document>, Failure> {
     let message = format!("failed to read the example {}", path.display());
     let text = fs::read_to_string(path).or_fail(Exit::Usage, &message)?;
     let documents = document::documents(&text, &path.display().to_string())?;
-    if let Some(unnamed) = documents.iter().find(|one| one.metadata("name").is_none()) {
+    if let Some(unnamed) = documents
+        .iter()
+        .find(|document| document.metadata("name").is_none())
+    {
         let message = format!("{message}: {} has no metadata.name", unnamed.kind);
         return Err(Failure::new(Exit::Usage, message));
     }
     Ok(documents)
 }
 
-/// Applies the examples in the given order.
+/// Applies the examples in order.
 pub(super) async fn apply(status: &StatusRegistry, examples: &[Example]) -> Result<(), Failure> {
     let shared = shared(status).await;
     for example in examples {
         let Example {
             path,
             document,
-            default,
+            default_namespace,
         } = example;
-        let (path, kind) = (path.display(), &document.kind);
-        // A kind that a plugin has just installed appears in discovery after a delay.
+        let path = path.display();
+        let kind = &document.kind;
+        // Discovery lags behind the installation of a kind.
         if timeout(SERVED_WITHIN, shared.cluster.wait_served(kind))
             .await
             .is_err()
         {
-            debug!(%kind, "the kind is not served in time");
+            debug!(%kind, "the cluster does not serve the kind in time");
         }
         let Some(resource) = shared.cluster.resource(kind) else {
             let message = format!(
@@ -95,14 +99,16 @@ pub(super) async fn apply(status: &StatusRegistry, examples: &[Example]) -> Resu
         };
         let mut document = document.clone();
         if resource.scope == Scope::Namespaced {
-            document.default_namespace(default);
+            document.default_namespace(default_namespace);
         }
-        let writer = &shared.writer;
-        let applied = writer.object(MANAGER, &document.object, &resource).await;
-        applied.or_fail(
-            Exit::Failure,
-            format!("failed to apply {} of {path}", document.id()),
-        )?;
+        shared
+            .writer
+            .object(MANAGER, &document.object, &resource)
+            .await
+            .or_fail(
+                Exit::Failure,
+                format!("failed to apply {} of {path}", document.id()),
+            )?;
     }
     Ok(())
 }

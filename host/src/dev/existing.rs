@@ -1,4 +1,4 @@
-//! A cluster that `dev` did not start: it may have a host already.
+//! A cluster that `dev` did not start may have a host already.
 
 use std::time::Duration;
 
@@ -13,17 +13,18 @@ use crate::status;
 /// kubeconfig names a cluster that is down.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Returns the address of a cluster; fails if a host holds the usual lease, because two hosts would serve the same
-/// Plugins, and undo each other's writes.
-pub(super) async fn unserved(host: &RunArgs) -> Result<String, Failure> {
+/// Returns the cluster's address. Fails if a host holds the default lease: two hosts would undo each other's writes.
+pub(super) async fn check_no_host(host: &RunArgs) -> Result<String, Failure> {
     let (address, client) = status::client(&host.cluster.connection, TIMEOUT).await?;
     let namespace = &host.cluster.host_namespace;
     let name = host.lease_name();
-    let reader = LeaseReader::new(client, TIMEOUT, namespace, &name);
-    let lease = reader.read().await.or_fail(
-        Exit::Failure,
-        format!("failed to read the Lease {namespace}/{name}"),
-    )?;
+    let lease = LeaseReader::new(client, TIMEOUT, namespace, &name)
+        .read()
+        .await
+        .or_fail(
+            Exit::Failure,
+            format!("failed to read the Lease {namespace}/{name}"),
+        )?;
     let now = Timestamp::now();
     let current = lease
         .map(|lease| lease.record)

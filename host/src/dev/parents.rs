@@ -9,7 +9,7 @@ use innkeeper_server::run::StatusRegistry;
 
 use super::examples::Example;
 
-/// The row of a parent.
+/// A parent's row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) parent: ObjectId,
@@ -18,7 +18,7 @@ pub(super) struct Row {
     /// `True`, `False` or `Unknown`; `-` without the condition.
     pub(super) ready: String,
     synced: String,
-    /// The reason for which the parent is not Ready or not Synced.
+    /// Why the parent is not Ready or not Synced.
     message: String,
 }
 
@@ -39,17 +39,17 @@ impl Row {
     }
 
     fn new(parent: &Object) -> Self {
-        let conditions = ParentConditions::new(parent);
-        let shown = |status: Option<&str>| status.unwrap_or("-").to_owned();
-        let message = conditions.why().map(|said| match &*said.message {
-            "" => said.reason.clone(),
-            message => format!("{}: {message}", said.reason),
+        let conditions = ParentConditions::of(parent);
+        let cell = |status: Option<&str>| status.unwrap_or("-").to_owned();
+        let message = conditions.why().map(|condition| match &*condition.message {
+            "" => condition.reason.clone(),
+            message => format!("{}: {message}", condition.reason),
         });
         Self {
             resource: parent.kind.group_kind().to_string().to_lowercase(),
             parent: parent.id(),
-            ready: shown(conditions.ready_status()),
-            synced: shown(conditions.synced_status()),
+            ready: cell(conditions.ready_status()),
+            synced: cell(conditions.synced_status()),
             message: message.unwrap_or_default(),
         }
     }
@@ -72,7 +72,7 @@ impl fmt::Display for Row {
     }
 }
 
-/// Returns the rows of the parents among the examples; without examples, of all parents.
+/// Returns the rows of parents among the examples, or of all parents without examples.
 pub(super) async fn rows(status: &StatusRegistry, examples: &[Example]) -> Vec<Row> {
     let mut rows = Vec::new();
     for serving in status.active() {
@@ -83,54 +83,57 @@ pub(super) async fn rows(status: &StatusRegistry, examples: &[Example]) -> Vec<R
                     continue;
                 }
                 rows.push(match registration.observe(&parent).await {
-                    // Its conditions may be those of an earlier host.
+                    // The conditions may be from an earlier host.
                     Observed::Ready(_) if reconciler.last_pass(&parent).is_none() => {
                         Row::unknown(parent, "before its first pass")
                     }
-                    Observed::Ready(seen) => Row::new(&seen.parent),
+                    Observed::Ready(observed) => Row::new(&observed.parent),
                     Observed::Gone => continue,
                     Observed::Behind { .. } => Row::unknown(parent, "being applied"),
-                    Observed::NotReady { waiting, .. } => Row::unknown(parent, &named(&waiting)),
-                    Observed::NamespaceFull { .. } => {
-                        Row::unknown(parent, "without all children: its namespace has too many")
-                    }
+                    Observed::NotReady { waiting, .. } => Row::unknown(parent, &reasons(&waiting)),
+                    Observed::NamespaceFull { .. } => Row::unknown(
+                        parent,
+                        "waiting: the namespace has too many objects for the cache",
+                    ),
                 });
             }
         }
     }
-    // An example that the watches have not delivered yet counts as not Ready.
+    // An example that no watch has delivered yet is not Ready.
     for example in examples {
         let is_parent = status
             .active()
             .iter()
             .any(|serving| serving.parents(&example.document.kind));
         if is_parent && !rows.iter().any(|row| example.is(&row.parent)) {
-            rows.push(Row::unknown(example.document.id(), "not seen yet"));
+            rows.push(Row::unknown(example.document.id(), "not observed yet"));
         }
     }
     rows.sort_by(|a, b| a.parent.cmp(&b.parent));
     rows
 }
 
-/// Returns the kinds that the passes of the plugins wait for, with the reasons.
+/// Returns the kinds that passes wait for, with reasons.
 pub(super) fn unread(status: &StatusRegistry) -> Vec<String> {
     let active = status.active();
-    let reconcilers = active.iter().flat_map(|serving| &serving.reconcilers);
-    let waiting = reconcilers
-        .map(|reconciler| reconciler.registration().waiting())
-        .filter(|waiting| !waiting.is_empty());
-    waiting.map(|waiting| named(&waiting)).collect()
-}
-
-fn named(waiting: &[Waiting]) -> String {
-    let each: Vec<String> = waiting
+    active
         .iter()
-        .map(|it| format!("{} {}", it.kind, it.why))
-        .collect();
-    each.join("; ")
+        .flat_map(|serving| &serving.reconcilers)
+        .map(|reconciler| reconciler.registration().waiting())
+        .filter(|waiting| !waiting.is_empty())
+        .map(|waiting| reasons(&waiting))
+        .collect()
 }
 
-/// Returns the last faults of the plugins, the latest last, as lines.
+fn reasons(waiting: &[Waiting]) -> String {
+    let reasons: Vec<String> = waiting
+        .iter()
+        .map(|waiting| format!("{} {}", waiting.kind, waiting.why))
+        .collect();
+    reasons.join("; ")
+}
+
+/// Returns the plugins' last faults as lines, latest last.
 pub(super) fn faults(status: &StatusRegistry) -> Vec<String> {
     let mut lines = Vec::new();
     for serving in status.active() {

@@ -1,4 +1,4 @@
-//! The plugin of a crate under development: its sources, its builds, and the Plugin resource of a build.
+//! A plugin crate under development: sources, builds, and the Plugin resource for a build.
 
 use std::{
     collections::BTreeMap,
@@ -19,27 +19,27 @@ use walkdir::{DirEntry, WalkDir};
 use super::examples::MANAGER;
 use crate::config::DevArgs;
 
-/// The file with the configuration of the plugin, in the directory of its crate.
+/// The plugin's configuration file, in the crate's directory.
 const CONFIG: &str = "config.yaml";
 
-/// The directory of the cases of `innkeeper test`, which are no part of the plugin.
+/// The directory with cases for `innkeeper test`, which are not part of the plugin.
 const CASES: &str = "tests";
 
-/// The label by which `dev` knows its own Plugins, as Kubernetes recommends it.
+/// The recommended label for tools, on Plugins that `dev` created.
 pub(super) const LABEL_MANAGER: &str = "app.kubernetes.io/managed-by";
 
-/// The crate of a plugin.
+/// A plugin crate.
 pub(super) struct Project {
     directory: PathBuf,
     workspace: Workspace,
     out_dir: PathBuf,
     cache: Option<artifact::Cache>,
-    /// The grants that the user gave, by plugin.
+    /// The user's grants, by plugin.
     grants: BTreeMap<String, Map<String, Value>>,
-    usual_grants: fn(&Manifest) -> Grants,
+    default_grants: fn(&Manifest) -> Grants,
 }
 
-/// The files of a crate, with their times and sizes.
+/// A crate's files with times and sizes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sources {
     code: BTreeMap<PathBuf, (Option<SystemTime>, u64)>,
@@ -47,8 +47,8 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// Returns the state of the files in a directory. A file that cannot be read counts as changed once it can.
-    pub(super) fn of(directory: &Path) -> Self {
+    /// Reads the state of a directory's files. An unreadable file counts as changed once it is readable.
+    pub(super) fn read(directory: &Path) -> Self {
         let mut sources = Self::default();
         let entries = WalkDir::new(directory).into_iter();
         for entry in entries.filter_entry(is_source).flatten() {
@@ -68,8 +68,8 @@ impl Sources {
         sources
     }
 
-    /// Returns the sources with the lock files of a later look: cargo makes and completes them in a build.
-    pub(super) fn with_lock_of(mut self, later: &Self) -> Self {
+    /// Takes over lock files from later sources: cargo creates and completes them during a build.
+    pub(super) fn with_lock_from(mut self, later: &Self) -> Self {
         let is_lock = |path: &Path| path.ends_with("Cargo.lock");
         let locks = later.code.iter().filter(|(path, _)| is_lock(path));
         self.code
@@ -77,13 +77,13 @@ impl Sources {
         self
     }
 
-    /// Returns true if the component is the same as that of other sources.
-    pub(super) fn has_the_code_of(&self, other: &Self) -> bool {
+    /// Returns true if both sources give the same component.
+    pub(super) fn has_same_code(&self, other: &Self) -> bool {
         self.code == other.code
     }
 }
 
-/// A component of the crate.
+/// A built component.
 #[derive(Clone)]
 pub(super) struct Built {
     digest: Digest,
@@ -92,26 +92,26 @@ pub(super) struct Built {
 }
 
 impl Built {
-    /// The name of the plugin, which is the name of its Plugin resource.
+    /// The name of the plugin and its Plugin resource.
     pub(super) fn name(&self) -> &str {
         self.manifest.name.as_str()
     }
 
-    /// The digest of the component.
+    /// The component's digest.
     pub(super) fn digest(&self) -> String {
         self.digest.to_string()
     }
 }
 
 impl Project {
-    /// Finds the crate of one plugin and the compiler.
+    /// Finds the crate and the compiler.
     pub(super) fn open(args: &DevArgs, directory: &Path) -> Result<Self, Failure> {
         let build = BuildArgs::for_dev(directory);
-        // The display has no place for the compiler that is chosen; `innkeeper build` names it.
+        // Only `innkeeper build` names the compiler.
         let workspace = Workspace::open(&build, &mut |_| ())?;
         if let [first, second, ..] = workspace.guests() {
             let message = format!(
-                "{} makes several plugins, for example {} and {}: give the directory of one of them",
+                "{} builds several plugins, for example {} and {}: give the directory of one of them",
                 directory.display(),
                 first.package,
                 second.package
@@ -126,30 +126,30 @@ impl Project {
             directory: directory.to_owned(),
             workspace,
             out_dir,
-            // Without it, each component is compiled twice.
+            // Without a cache, each component is compiled twice.
             cache: artifact::Cache::open(&host.plugins.cache_dir).ok(),
             grants: host.plugins.grants(),
-            usual_grants: host.plugins.default_grants(),
+            default_grants: host.plugins.default_grants(),
         })
     }
 
-    /// Returns the state of the files.
+    /// Reads the sources.
     pub(super) fn sources(&self) -> Sources {
-        Sources::of(&self.directory)
+        Sources::read(&self.directory)
     }
 
-    /// Builds the component and describes it; blocks. The messages of cargo go to standard error.
+    /// Builds and describes the component; blocks. cargo's messages go to standard error.
     pub(super) fn build(&self) -> Result<Built, Failure> {
-        let built = self.workspace.build(&self.out_dir)?;
-        let message = format!("no plugin was built in {}", self.directory.display());
-        let component = built
-            .first()
-            .ok_or(message)
-            .map_err(|message| Failure::new(Exit::Failure, message))?;
-        let unusable = || format!("failed to load {} as a plugin", component.path.display());
-        // The host takes the compiled code from the same cache.
-        let loaded = plugin_file::load(&component.path, self.cache.as_ref());
-        let (bytes, described) = loaded.or_fail(Exit::Failure, unusable())?;
+        let components = self.workspace.build(&self.out_dir)?;
+        let component = components.first().ok_or_else(|| {
+            let message = format!("no plugin was built in {}", self.directory.display());
+            Failure::new(Exit::Failure, message)
+        })?;
+        // The host uses the compiled code in the same cache.
+        let (bytes, described) = plugin_file::load(&component.path, self.cache.as_ref()).or_fail(
+            Exit::Failure,
+            format!("failed to load {} as a plugin", component.path.display()),
+        )?;
         Ok(Built {
             digest: Digest::of(&bytes),
             manifest: described.manifest().clone(),
@@ -157,15 +157,14 @@ impl Project {
         })
     }
 
-    /// Returns the Plugin of a component, with the configuration of the crate; `approved` is a revision that may serve.
-    ///
-    /// Each revision waits for approval, so that its plan is known before it serves.
+    /// Returns the Plugin for a component, with the crate's configuration. The revision `approved` may become active; other
+    /// revisions wait for approval, so that `dev` can show their plan.
     pub(super) fn plugin(
         &self,
         built: &Built,
         approved: Option<&str>,
     ) -> Result<Map<String, Value>, Failure> {
-        let grants = plugins::grants_of(&built.manifest, &self.grants, self.usual_grants)
+        let grants = plugins::grants_of(&built.manifest, &self.grants, self.default_grants)
             .or_fail(Exit::Usage, "failed to parse the grants")?;
         let mut spec = json!({
             "source": {"file": {"path": built.file}},
@@ -191,23 +190,23 @@ impl Project {
         Ok(object)
     }
 
-    /// Returns the configuration; none without a file.
+    /// Reads the configuration; none without a file.
     fn config(&self) -> Result<Option<Map<String, Value>>, Failure> {
         let path = self.directory.join(CONFIG);
         if !path.exists() {
             return Ok(None);
         }
-        let read = object_in(&path.display().to_string());
-        read.map(Some)
+        object_in(&path.display().to_string())
+            .map(Some)
             .map_err(|message| Failure::new(Exit::Failure, message))
     }
 }
 
-/// Returns true for what a build may depend on: neither the output of builds nor hidden files.
+/// Returns true if a build may depend on the file: not for build output and hidden files.
 fn is_source(entry: &DirEntry) -> bool {
     let name = entry.file_name().to_string_lossy();
-    let is_beside = entry.depth() == 1 && (name == "target" || name == CASES);
-    entry.depth() == 0 || !is_beside && !name.starts_with('.')
+    let is_output_or_cases = entry.depth() == 1 && (name == "target" || name == CASES);
+    entry.depth() == 0 || !is_output_or_cases && !name.starts_with('.')
 }
 
 #[cfg(test)]
@@ -215,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outputs_cases_and_hidden_files_are_no_sources() {
+    fn output_cases_and_hidden_files_are_not_sources() {
         let root = tempfile::tempdir().unwrap();
         let files = [
             ("Cargo.toml", true),
@@ -230,12 +229,12 @@ mod tests {
             let path = root.path().join(file);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(&path, "").unwrap();
-            let entries = WalkDir::new(root.path()).into_iter();
-            let found = entries
+            let is_found = WalkDir::new(root.path())
+                .into_iter()
                 .filter_entry(is_source)
                 .flatten()
                 .any(|entry| entry.path() == path);
-            assert_eq!(found, is_expected, "{file}");
+            assert_eq!(is_found, is_expected, "{file}");
         }
     }
 }

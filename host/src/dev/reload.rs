@@ -1,6 +1,6 @@
-//! The loop of an author: build, plan, swap, and again after each change of a file.
+//! An author's loop: build, plan and swap after each file change.
 //!
-//! The host swaps revisions as for any Plugin resource: a build or a plan that fails leaves the active revision in place.
+//! The host swaps revisions as for any Plugin resource. If a build or a plan fails, the active revision stays.
 
 use std::{
     io::{BufRead as _, stdin},
@@ -28,16 +28,16 @@ use super::{
     show::Show,
 };
 
-/// The decision on revisions that wait for approval.
+/// Decides whether revisions are approved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Consent {
-    /// The user is asked about each revision.
+    /// Ask the user about each revision.
     pub(super) ask: bool,
-    /// The user is asked about a revision that deletes children.
+    /// Ask the user about revisions that delete children.
     pub(super) ask_for_deletes: bool,
 }
 
-/// The answer to a candidate.
+/// The decision on a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Approve,
@@ -47,8 +47,7 @@ enum Verdict {
 }
 
 impl Consent {
-    /// Decides on a candidate by its dry run. Without one, its deletes are unknown: an earlier revision has served here, and
-    /// could not be loaded again.
+    /// Decides on a candidate after the dry run. Without one, deletes are unknown: the earlier revision could not be loaded.
     fn judge(self, counts: Option<CandidateCounts>) -> Verdict {
         let may_delete = counts.is_none_or(|counts| counts.deletes > 0);
         if self.ask {
@@ -63,55 +62,55 @@ impl Consent {
     }
 }
 
-/// The changes of the sources, each of which is built once.
+/// Detects changes of the sources, to build each once.
 struct Changes {
     /// The sources of the last build.
     built: Option<Sources>,
-    /// Later sources, which may not be complete: an editor writes a file in several steps.
-    seen: Option<Sources>,
+    /// Later sources, which may be incomplete: an editor writes a file in several steps.
+    pending: Option<Sources>,
     /// The time of the first change after the last build.
-    began: Instant,
+    since: Instant,
 }
 
 impl Default for Changes {
     fn default() -> Self {
         Self {
             built: None,
-            seen: None,
-            began: Instant::now(),
+            pending: None,
+            since: Instant::now(),
         }
     }
 }
 
 impl Changes {
-    /// Returns true if the sources differ from those of the last build, and no file has changed since the last look.
+    /// Returns true if the sources differ from those of the last build, and have not changed since the last call.
     fn are_due(&mut self, sources: &Sources) -> bool {
         if self.built.as_ref() == Some(sources) {
-            self.seen = None;
+            self.pending = None;
             return false;
         }
-        let is_first_build = self.built.is_none();
-        if self.seen.is_none() {
-            self.began = Instant::now();
+        if self.pending.is_none() {
+            self.since = Instant::now();
         }
-        let is_still = self.seen.replace(sources.clone()).as_ref() == Some(sources);
-        if is_still || is_first_build {
-            self.seen = None;
+        let is_stable = self.pending.replace(sources.clone()).as_ref() == Some(sources);
+        let is_due = is_stable || self.built.is_none();
+        if is_due {
+            self.pending = None;
         }
-        is_still || is_first_build
+        is_due
     }
 }
 
-/// The progress of a project in one cluster.
+/// Builds and swaps a project's plugin in one cluster.
 pub(super) struct Reload {
     project: Arc<Project>,
     consent: Consent,
     changes: Changes,
     built: Option<Built>,
-    /// The candidate that was judged last.
+    /// The last candidate with a decision.
     judged: Option<String>,
     /// The last line about the Plugin.
-    said: String,
+    last_line: String,
 }
 
 impl Reload {
@@ -122,11 +121,11 @@ impl Reload {
             changes: Changes::default(),
             built: None,
             judged: None,
-            said: String::new(),
+            last_line: String::new(),
         }
     }
 
-    /// Takes one step; returns true once the revision of the last build serves.
+    /// Takes one step; returns true once the last build's revision is active.
     pub(super) async fn step(&mut self, shared: &Shared, show: &mut Show) -> Result<bool, Failure> {
         let sources = self.project.sources();
         if self.changes.are_due(&sources) {
@@ -140,9 +139,9 @@ impl Reload {
                     error_chain(&failure)
                 ))?;
             }
-            // The files as they were before the build: a change during the build is built again.
+            // The files before the build, so that changes during it cause another one.
             let after = self.project.sources();
-            self.changes.built = Some(sources.with_lock_of(&after));
+            self.changes.built = Some(sources.with_lock_from(&after));
         }
         let Some(built) = self.built.clone() else {
             return Ok(false);
@@ -161,35 +160,34 @@ impl Reload {
             self.judge(shared, show, &built, candidate).await?;
             self.judged = Some(candidate.revision.clone());
         }
-        self.tell(show, &built, &status)
+        self.show_state(show, &built, &status)
     }
 
-    /// Takes one step while the session goes on. A failure is told once and does not end it: the API server may come back, and
-    /// a file may be written to its end.
+    /// Takes one step. Shows a failure once and continues: the API server may return, and an editor may finish a file.
     pub(super) async fn follow(&mut self, shared: &Shared, show: &mut Show) -> Result<(), Failure> {
         if let Err(failure) = self.step(shared, show).await {
             let line = error_chain(&failure).to_string();
-            if self.said != line {
+            if self.last_line != line {
                 show.say(&line)?;
-                self.said = line;
+                self.last_line = line;
             }
         }
         Ok(())
     }
 
-    /// Builds what has changed, and declares it.
+    /// Builds the crate if its code changed, and applies the Plugin.
     async fn declare(
         &mut self,
         shared: &Shared,
         show: &mut Show,
         sources: &Sources,
     ) -> Result<(), Failure> {
-        let is_built = |before: &Sources| before.has_the_code_of(sources);
-        let known = self
+        let is_current = |before: &Sources| before.has_same_code(sources);
+        let current = self
             .built
-            .take_if(|_| self.changes.built.as_ref().is_some_and(is_built));
-        let built = if let Some(known) = known {
-            known
+            .take_if(|_| self.changes.built.as_ref().is_some_and(is_current));
+        let built = if let Some(current) = current {
+            current
         } else {
             let step = show.step("building the plugin")?;
             let project = Arc::clone(&self.project);
@@ -199,14 +197,14 @@ impl Reload {
             show.done(step)?;
             built
         };
-        keep_off(shared, built.name()).await?;
+        check_owner(shared, built.name()).await?;
         let object = self.project.plugin(&built, None);
-        // Also if the configuration is wrong: the next change of it needs no build.
+        // Even if the configuration is wrong: fixing it needs no build.
         self.built = Some(built);
         apply(shared, &plugin_kind(), &object?).await
     }
 
-    /// Shows the plan of a candidate, and approves it if it may serve.
+    /// Shows a candidate's plan, and approves the candidate if allowed.
     async fn judge(
         &self,
         shared: &Shared,
@@ -216,10 +214,10 @@ impl Reload {
     ) -> Result<(), Failure> {
         match candidate.counts {
             Some(counts) => show.say(&plan(counts))?,
-            None => show.say("plan: unknown, because the revision before could not be loaded")?,
+            None => show.say("plan: unknown, because the previous revision could not be loaded")?,
         }
-        for one in &candidate.deletes {
-            show.say(&format!("  deletes {}", id(one)))?;
+        for child in &candidate.deletes {
+            show.say(&format!("  deletes {}", id(child)))?;
         }
         for fault in &candidate.faults {
             show.say(&format!("  {}", line(fault)))?;
@@ -239,16 +237,23 @@ impl Reload {
         apply(shared, &plugin_kind(), &object).await
     }
 
-    /// Shows the state of the Plugin when it changes; returns true if the last build serves.
-    fn tell(&mut self, show: &Show, built: &Built, status: &PluginStatus) -> Result<bool, Failure> {
-        let condition = |kind: &str| status.conditions.iter().find(|one| one.type_ == kind);
-        let ready = condition("Ready");
-        let is_ready = ready.is_some_and(|it| it.status == "True");
-        let serves = is_ready && status.digest.as_deref() == Some(&built.digest());
+    /// Shows the Plugin's state when it changes; returns true if the last build is active.
+    fn show_state(
+        &mut self,
+        show: &Show,
+        built: &Built,
+        status: &PluginStatus,
+    ) -> Result<bool, Failure> {
+        let ready = status
+            .conditions
+            .iter()
+            .find(|condition| condition.type_ == "Ready");
+        let is_active = ready.is_some_and(|ready| ready.status == "True")
+            && status.digest.as_deref() == Some(&built.digest());
         let revision = status.revision.as_deref().unwrap_or_default();
         let line = match ready {
-            Some(_) if serves => format!("plugin {} serves revision {revision}", built.name()),
-            // Until the plan is judged, each candidate waits for approval.
+            Some(_) if is_active => format!("plugin {} serves revision {revision}", built.name()),
+            // A candidate without a decision waits for approval.
             Some(ready) if status.candidate.is_none() && !ready.message.is_empty() => {
                 format!(
                     "plugin {}: {}: {}",
@@ -257,18 +262,18 @@ impl Reload {
                     ready.message
                 )
             }
-            _ => return Ok(serves),
+            _ => return Ok(is_active),
         };
-        if self.said != line {
-            let after = self.changes.began.elapsed().as_secs_f64();
-            show.say(&format!("{line} ({after:.1} s after the change)"))?;
-            self.said = line;
+        if self.last_line != line {
+            let seconds = self.changes.since.elapsed().as_secs_f64();
+            show.say(&format!("{line} ({seconds:.1} s after the change)"))?;
+            self.last_line = line;
         }
-        Ok(serves)
+        Ok(is_active)
     }
 }
 
-/// Returns one line about the dry run of a candidate, deletes first.
+/// Returns one line about a candidate's dry run, deletes first.
 fn plan(counts: CandidateCounts) -> String {
     let CandidateCounts {
         parents,
@@ -297,12 +302,11 @@ fn line(fault: &CandidateFault) -> String {
     format!("fails for {}: {reason}: {message}", id(parent))
 }
 
-/// Installs the definition of the Plugin resource.
+/// Installs the Plugin CRD.
 pub(super) async fn install(shared: &Shared) -> Result<(), Failure> {
     let definition = Gvk::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
     apply(shared, &definition, &resource::crd()).await?;
     shared.cluster.refresh_discovery();
-    // A request for a kind that is not served names it.
     timeout(SERVED_WITHIN, shared.cluster.wait_served(&plugin_kind()))
         .await
         .map(drop)
@@ -314,46 +318,46 @@ async fn apply(shared: &Shared, kind: &Gvk, object: &Map<String, Value>) -> Resu
         let message = format!("the cluster does not serve {kind}");
         Failure::new(Exit::Failure, message)
     })?;
-    let applied = shared.writer.object(MANAGER, object, &served).await;
-    applied
+    shared
+        .writer
+        .object(MANAGER, object, &served)
+        .await
         .map(drop)
         .or_fail(Exit::Failure, format!("failed to apply the {}", kind.kind))
 }
 
-/// Fails if another user made the Plugin of this name, because its revision serves parents.
-async fn keep_off(shared: &Shared, name: &str) -> Result<(), Failure> {
-    let present = plugin(shared, name).await?;
-    let of_others = present.filter(|plugin| {
-        let labels = plugin.metadata.labels.as_ref();
-        labels
-            .and_then(|it| it.get(LABEL_MANAGER))
-            .map(String::as_str)
-            != Some(MANAGER)
-    });
-    of_others.map_or(Ok(()), |_| {
-        let message = format!(
-            "the Plugin {name} is in the cluster and has no label {LABEL_MANAGER}={MANAGER}: rename the plugin in describe(), or use another cluster"
-        );
-        Err(Failure::new(Exit::Usage, message))
-    })
+/// Fails if someone else created the Plugin with this name, because it may serve parents.
+async fn check_owner(shared: &Shared, name: &str) -> Result<(), Failure> {
+    let Some(plugin) = plugin(shared, name).await? else {
+        return Ok(());
+    };
+    let labels = plugin.metadata.labels.unwrap_or_default();
+    if labels.get(LABEL_MANAGER).map(String::as_str) == Some(MANAGER) {
+        return Ok(());
+    }
+    let message = format!(
+        "the Plugin {name} exists in the cluster without the label {LABEL_MANAGER}={MANAGER}: rename the plugin in describe(), or use another cluster"
+    );
+    Err(Failure::new(Exit::Usage, message))
 }
 
 async fn plugin(shared: &Shared, name: &str) -> Result<Option<Plugin>, Failure> {
     let message = format!("failed to read the Plugin {name}");
-    let found = shared
+    shared
         .cluster
         .live_get(&plugin_kind(), None, name)
         .await
-        .or_fail(Exit::Failure, &message)?;
-    let parsed = found.map(|object| Plugin::read(&object.json)).transpose();
-    parsed.or_fail(Exit::Failure, message)
+        .or_fail(Exit::Failure, &message)?
+        .map(|object| Plugin::read(&object.json))
+        .transpose()
+        .or_fail(Exit::Failure, message)
 }
 
 /// Reads one line; true for a yes.
 async fn confirmed() -> bool {
     let read = || {
         let mut line = String::new();
-        // Without an input, the answer is no.
+        // No input means no.
         stdin().lock().read_line(&mut line).ok().map(|_| line)
     };
     let line = spawn_blocking(read).await.ok().flatten();
@@ -370,14 +374,14 @@ mod tests {
     fn one_save_is_built_once() {
         let root = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| fs::write(root.path().join(name), text).unwrap();
-        let sources = || Sources::of(root.path());
+        let sources = || Sources::read(root.path());
         write("lib.rs", "first");
         let mut changes = Changes::default();
         assert!(changes.are_due(&sources()));
         let before = sources();
-        // The first build makes it.
-        write("Cargo.lock", "made");
-        changes.built = Some(before.with_lock_of(&sources()));
+        // The first build creates it.
+        write("Cargo.lock", "new");
+        changes.built = Some(before.with_lock_from(&sources()));
         assert!(!changes.are_due(&sources()));
 
         // An editor empties the file and writes it.
@@ -388,7 +392,7 @@ mod tests {
         assert!(changes.are_due(&sources()));
         changes.built = Some(sources());
         assert!(!changes.are_due(&sources()));
-        // A change that is taken back needs no build.
+        // An undone change needs no build.
         write("new.rs", "");
         assert!(!changes.are_due(&sources()));
         fs::remove_file(root.path().join("new.rs")).unwrap();
@@ -397,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revision_serves_unless_it_fails_or_the_user_is_to_be_asked() {
+    fn approves_a_revision_unless_it_fails_or_the_user_decides() {
         let counts = |deletes, faults| {
             Some(CandidateCounts {
                 parents: 2,

@@ -1,4 +1,4 @@
-//! The output of `dev`: a plain line for each step and change.
+//! The output of `dev`: one line per step and change.
 
 use std::{
     collections::BTreeSet,
@@ -13,18 +13,17 @@ use serde_json::{Map, Value, json};
 
 use super::{parents::Row, quoted};
 
-/// The failure to show the progress.
 const PRINT: &str = "failed to write to standard output";
 
-/// The output so far, so that nothing is printed twice.
+/// Prints each change once.
 pub(super) struct Show {
     out: Stdout,
     shown: Vec<Row>,
-    /// The shown faults, each of which a plugin may repeat in every pass.
+    /// The current faults, which a plugin may repeat in every pass.
     faults: BTreeSet<String>,
 }
 
-/// A running step of the start.
+/// A running step during the start.
 pub(super) struct ProgressStep {
     name: &'static str,
     began: Instant,
@@ -40,7 +39,7 @@ impl Show {
         }
     }
 
-    /// Shows the begin of a step.
+    /// Shows a step's start.
     pub(super) fn step(&self, name: &'static str) -> Result<ProgressStep, Failure> {
         self.say(&format!("{name} ..."))?;
         Ok(ProgressStep {
@@ -49,21 +48,22 @@ impl Show {
         })
     }
 
-    /// Shows the end of a step and its duration.
+    /// Shows a step's end and duration.
     pub(super) fn done(&self, step: ProgressStep) -> Result<(), Failure> {
         let ProgressStep { name, began } = step;
         self.say(&format!("{name}: {:.1} s", began.elapsed().as_secs_f64()))
     }
 
-    /// Shows the grants of a plugin that got everything that it asks for.
+    /// Shows the grants of a plugin that received all requested grants.
     pub(super) fn grants(&self, plugin: &str, grants: &Map<String, Value>) -> Result<(), Failure> {
-        self.say(&format!("plugin {plugin} is granted all that it asks for:"))?;
-        let text = yaml::write(&[json!(grants)]).unwrap_or_default();
-        text.lines()
+        self.say(&format!("plugin {plugin} has all requested grants:"))?;
+        yaml::write(&[json!(grants)])
+            .unwrap_or_default()
+            .lines()
             .try_for_each(|line| self.say(&format!("  {line}")))
     }
 
-    /// Shows the parents that differ from the last call.
+    /// Shows parents that differ from the last call.
     pub(super) fn parents(&mut self, rows: &[Row]) -> Result<(), Failure> {
         for row in rows.iter().filter(|row| !self.shown.contains(row)) {
             self.say(&row.to_string())?;
@@ -72,10 +72,10 @@ impl Show {
         Ok(())
     }
 
-    /// Shows the faults of plugins that are new.
+    /// Shows new faults.
     pub(super) fn faults(&mut self, faults: Vec<String>) -> Result<(), Failure> {
-        // A fault that ended is shown again when it comes back.
-        self.faults.retain(|known| faults.contains(known));
+        // A fault that returns is shown again.
+        self.faults.retain(|fault| faults.contains(fault));
         for fault in faults {
             if !self.faults.contains(&fault) {
                 self.say(&fault)?;
@@ -94,7 +94,7 @@ impl Show {
         })
     }
 
-    /// Prints commands that the user can try next.
+    /// Prints commands to try next.
     pub(super) fn usage(
         &self,
         kubeconfig: Option<&Path>,

@@ -1,6 +1,4 @@
-//! The differences that a plan makes to the objects of one parent, as lines.
-//!
-//! Values of Secrets are left out.
+//! Shows a plan's changes to one parent's objects as lines, without Secret values.
 
 use innkeeper_authoring::diff;
 use innkeeper_model::{ANNOTATION_APPLIED, Access, Object, Operation, yaml};
@@ -9,11 +7,11 @@ use innkeeper_policy::is_secret;
 use innkeeper_reconcile::Draft;
 use serde_json::{Map, Value, json};
 
-/// The fields with the values of Secrets and ConfigMaps.
+/// The fields with values in Secrets and ConfigMaps.
 const VALUES: [&str; 3] = ["data", "stringData", "binaryData"];
 
-/// Returns each operation with the fields that it changes, and the changes of the status.
-pub(super) fn of(draft: &Draft, status: Option<&StatusWrite>) -> Vec<String> {
+/// Returns each operation with its changed fields, and the changes of the status.
+pub(super) fn lines(draft: &Draft, status: Option<&StatusWrite>) -> Vec<String> {
     let mut lines = Vec::new();
     for operation in &draft.plan.operations {
         lines.push(operation.to_string());
@@ -33,22 +31,22 @@ pub(super) fn of(draft: &Draft, status: Option<&StatusWrite>) -> Vec<String> {
 fn fields(operation: &Operation, observed: Option<&Object>, manager: &str) -> Vec<String> {
     match (operation, observed) {
         (Operation::Create { body, id, .. }, _) => {
-            // A create leaves out the fields that are stated as absent.
-            let body = absence::without_absences(body, &Value::Null, &[]);
-            let shown = shown(Value::Object(body), is_secret(&id.kind));
-            let text = yaml::write(&[shown]).unwrap_or_default();
+            // A create omits fields that are stated as absent.
+            let body = absence::without_absences(body, None, &[]);
+            let printable = printable(Value::Object(body), is_secret(&id.kind));
+            let text = yaml::write(&[printable]).unwrap_or_default();
             indented(text.lines().map(str::to_owned).collect())
         }
         (Operation::Update { body, id, .. }, Some(observed)) => {
             let hides = is_secret(&id.kind) || observed.form != Access::Full;
-            let before = shown(plan::owned_part(body, observed, manager), hides);
-            let after = shown(Value::Object((**body).clone()), hides);
+            let before = printable(plan::owned_part(body, observed, manager), hides);
+            let after = printable(Value::Object((**body).clone()), hides);
             let mut lines = diff::of(&before, &after);
             if lines.is_empty() {
                 let why = if hides {
-                    "values that are not shown"
+                    "hidden values"
                 } else {
-                    "the ownership of fields"
+                    "field ownership"
                 };
                 lines.push(why.to_owned());
             }
@@ -58,8 +56,8 @@ fn fields(operation: &Operation, observed: Option<&Object>, manager: &str) -> Ve
     }
 }
 
-/// Returns an object without the host's hash of it, and without its values if they must not be printed.
-fn shown(mut object: Value, hides: bool) -> Value {
+/// Removes the host's hash, and values that must not be printed.
+fn printable(mut object: Value, hides: bool) -> Value {
     let annotations = object.pointer_mut("/metadata/annotations");
     if let Some(Value::Object(annotations)) = annotations {
         annotations.remove(ANNOTATION_APPLIED);
@@ -79,18 +77,23 @@ fn status_fields(parent: &Object, after: &Map<String, Value>) -> Vec<String> {
     diff::of(&before, &by_type(Value::Object(after.clone())))
 }
 
-/// Replaces the list of conditions by an object, because their order has no meaning.
+/// Turns conditions into an object by type, because their order has no meaning.
 fn by_type(mut status: Value) -> Value {
     if let Some(conditions) = status.get_mut("conditions") {
-        let entry = |one: &Value| {
-            let name = one["type"].as_str().unwrap_or_default().to_owned();
-            let shown = json!({
-                "status": one["status"], "reason": one["reason"], "message": one["message"],
+        let by_type = conditions
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|condition| {
+                let content = json!({
+                    "status": condition["status"],
+                    "reason": condition["reason"],
+                    "message": condition["message"],
+                });
+                let name = condition["type"].as_str().unwrap_or_default();
+                (name.to_owned(), content)
             });
-            (name, shown)
-        };
-        let all = conditions.as_array().into_iter().flatten().map(entry);
-        *conditions = Value::Object(all.collect());
+        *conditions = Value::Object(by_type.collect());
     }
     status
 }
@@ -158,7 +161,7 @@ mod tests {
         for access in [Access::Full, Access::Hash] {
             let observed = present(&known, &kind, access, &HashKey::new([0; 32])).unwrap();
             let changed = fields(&update, Some(&observed), "own");
-            assert_eq!(changed, ["  values that are not shown"], "{access}");
+            assert_eq!(changed, ["  hidden values"], "{access}");
         }
     }
 

@@ -1,7 +1,6 @@
-//! The answers of an API server to all that a plan reads, as a file: `innkeeper dump`.
+//! The command `dump`: a file with the API server's responses to everything that a plan reads.
 //!
-//! A plan reads through one client in every case. The client of a recording keeps the answers of the API server, and the
-//! client of a dump gives them again.
+//! A plan reads through one client. While recording, this client keeps responses; with a dump, it repeats them.
 
 use std::{collections::BTreeMap, fs, future::pending, path::Path, sync::Arc};
 
@@ -16,16 +15,16 @@ use serde_json::{Value, json, value::RawValue};
 use tokio::sync::watch;
 use tower::service_fn;
 
-/// The format of the file.
+/// The file format.
 const FORMAT: &str = "innkeeper dump v1";
 
-/// The largest dump that is read, in bytes: its answers are those of a whole cluster.
+/// The maximum size of a dump, in bytes: it may contain a whole cluster.
 const BYTES_MAX: u64 = 4 << 30;
 
-/// The marker of requests for metadata alone, which have the same address as those for whole objects.
+/// Marks requests for metadata, which have the same address as requests for whole objects.
 const METADATA: &str = "PartialObjectMetadata";
 
-/// The recorded answers, by request.
+/// Recorded responses, by request.
 type Answers = BTreeMap<String, Answer>;
 
 /// A dump.
@@ -33,14 +32,14 @@ type Answers = BTreeMap<String, Answer>;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Dump {
     format: String,
-    /// The namespace of the host.
+    /// The host's namespace.
     pub(super) host_namespace: String,
-    /// The namespaces that the host is limited to.
+    /// The host's `--namespaces`.
     pub(super) namespaces: Option<Namespaces>,
     answers: Answers,
 }
 
-/// The answer to one request.
+/// One recorded response.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Answer {
@@ -48,16 +47,17 @@ struct Answer {
     body: Box<RawValue>,
 }
 
-/// The answers that a client has had so far.
+/// Records a client's responses.
 #[derive(Clone, Default)]
 pub(super) struct Recorder(Arc<Mutex<Answers>>);
 
 impl Recorder {
-    /// Returns a client that keeps the answers of another client.
+    /// Returns a client that records another client's responses.
     pub(super) fn client(&self, inner: Client) -> Client {
         let answers = Arc::clone(&self.0);
         let send = move |request: Request<Body>| {
-            let (inner, answers) = (inner.clone(), Arc::clone(&answers));
+            let inner = inner.clone();
+            let answers = Arc::clone(&answers);
             async move {
                 let key = key(&request);
                 #[expect(clippy::disallowed_methods, reason = "the request is one of `cluster`")]
@@ -67,7 +67,7 @@ impl Recorder {
                 };
                 let (parts, body) = response.into_parts();
                 let bytes = body.collect_bytes().await?;
-                // The API server answers with JSON; the reader of the plan refuses anything else.
+                // The plan's reader refuses responses without JSON.
                 if let Ok(body) = serde_json::from_slice(&bytes) {
                     let status = parts.status.as_u16();
                     answers.lock().insert(key, Answer { status, body });
@@ -78,7 +78,7 @@ impl Recorder {
         Client::new(service_fn(send), "default")
     }
 
-    /// Writes the dump to a new file, with hashes in place of the values of Secrets.
+    /// Writes the dump to a new file, with hashes instead of Secret values.
     pub(super) fn write(
         self,
         path: &Path,
@@ -90,7 +90,7 @@ impl Recorder {
         let own = format!("/api/v1/namespaces/{host_namespace}/secrets/{HASH_KEY_SECRET}");
         let mut answers = std::mem::take(&mut *self.0.lock());
         for (key, answer) in &mut answers {
-            if is_of_secrets(key) && *key != own {
+            if has_secrets(key) && *key != own {
                 let body = without_values(&answer.body, hash_key);
                 answer.body = body.or_fail(Exit::Failure, failed())?;
             }
@@ -109,22 +109,23 @@ impl Recorder {
 impl Dump {
     /// Reads a dump.
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
-        let shown = path.display();
-        let text = fs::File::open(path).and_then(|input| file::read_within(input, BYTES_MAX));
-        let text = text.or_fail(
-            Exit::Usage,
-            format!("failed to read the dump {shown}: make one with innkeeper dump"),
-        )?;
-        let foreign =
-            || format!("{shown} is not a dump of this version: make one with innkeeper dump");
-        let dump: Self = serde_json::from_slice(&text).or_fail(Exit::Usage, foreign())?;
+        let path_text = path.display();
+        let text = fs::File::open(path)
+            .and_then(|input| file::read_within(input, BYTES_MAX))
+            .or_fail(
+                Exit::Usage,
+                format!("failed to read the dump {path_text}: create one with innkeeper dump"),
+            )?;
+        let invalid =
+            || format!("{path_text} is not a dump of this version: create one with innkeeper dump");
+        let dump: Self = serde_json::from_slice(&text).or_fail(Exit::Usage, invalid())?;
         if dump.format != FORMAT {
-            return Err(Failure::new(Exit::Usage, foreign()));
+            return Err(Failure::new(Exit::Usage, invalid()));
         }
         Ok(dump)
     }
 
-    /// Returns a client that answers as the API server did, and the first request that the dump has no answer to.
+    /// Returns a client that repeats the responses, and the first request without one.
     pub(super) fn client(self) -> (Client, watch::Receiver<Option<String>>) {
         let (missing, unanswered) = watch::channel(None);
         let shared = Arc::new((self.answers, missing));
@@ -132,7 +133,7 @@ impl Dump {
             let shared = Arc::clone(&shared);
             async move {
                 let (answers, missing) = &*shared;
-                // Nothing changes in a dump, so no watch has an event. The plan ends before the request does.
+                // A watch has no events, because nothing changes in a dump.
                 let Some(key) = key(&request) else {
                     return pending().await;
                 };
@@ -156,7 +157,7 @@ impl Dump {
     }
 }
 
-/// Returns the text that identifies a request; none for a watch.
+/// Returns a request's key; none for a watch.
 fn key<B>(request: &Request<B>) -> Option<String> {
     let address = request.uri().path_and_query()?.as_str();
     let is_watch = |pair: &str| pair == "watch=true" || pair == "watch=1";
@@ -176,8 +177,8 @@ fn key<B>(request: &Request<B>) -> Option<String> {
     })
 }
 
-/// Returns true if the answer to a request has Secrets.
-fn is_of_secrets(key: &str) -> bool {
+/// Returns true if the response contains Secrets.
+fn has_secrets(key: &str) -> bool {
     let path = key
         .split(' ')
         .next_back()
@@ -195,7 +196,7 @@ fn is_of_secrets(key: &str) -> bool {
     }
 }
 
-/// Replaces the values in a Secret or in a list of Secrets by hashes.
+/// Replaces values in a Secret or a list of Secrets by hashes.
 fn without_values(body: &RawValue, key: &HashKey) -> serde_json::Result<Box<RawValue>> {
     let mut body: Value = serde_json::from_str(body.get())?;
     match body.get_mut("items").and_then(Value::as_array_mut) {

@@ -1,4 +1,4 @@
-//! The plan against the live objects of a cluster, with the cache and the dry run of a host.
+//! Plans against a cluster's live objects, with a host's cache and dry run.
 
 use std::{
     collections::BTreeMap, future::pending, num::NonZeroUsize, path::Path, sync::Arc,
@@ -28,15 +28,14 @@ use super::{
 };
 use crate::config::FleetArgs;
 
-/// The time limit for the first lists of all kinds, and for the reads of all passes. A cluster of 10,000 parents is listed
-/// in a few seconds.
-const READ_WITHIN: Duration = Duration::from_mins(1);
+/// The time limit for the first lists of all kinds and the reads of all passes. Listing 10,000 parents takes a few seconds.
+const READ_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// The number of parents whose dry runs are compared at a time: each keeps all objects of its parent.
+/// The number of parents in memory at a time: each dry run keeps all objects of its parent.
 const BATCH_SIZE: usize = 256;
 
-/// The inputs of a plan besides the cluster.
-pub(super) struct Given {
+/// A plan's inputs besides the cluster.
+pub(super) struct Inputs {
     pub(super) candidate: Described,
     pub(super) against: Option<Described>,
     pub(super) config: Option<Map<String, Value>>,
@@ -44,30 +43,36 @@ pub(super) struct Given {
     pub(super) threads: NonZeroUsize,
 }
 
-/// A plan, and facts that the user should know beside it.
+/// A plan with notes for the user.
 type Noted = (FleetPlan, Vec<String>);
 
-/// Plans a candidate for all parents of the cluster, or of a dump of it.
+/// Plans a candidate for all parents in a cluster or a dump.
 pub(super) async fn plan(
     args: &FleetArgs,
-    asked: &[ParentName],
+    requested: &[ParentName],
     dump: Option<Dump>,
-    given: Given,
+    inputs: Inputs,
 ) -> Result<Noted, Failure> {
     let Some(mut dump) = dump else {
         let client = run::client(&args.connection).await?;
-        let (namespaces, own) = (args.namespaces.as_ref(), &args.host_namespace);
-        let host = ReadOnlyHost::start(client, namespaces, own, given.threads).await?;
+        let namespaces = args.namespaces.as_ref();
+        let own = &args.host_namespace;
+        let host = ReadOnlyHost::start(client, namespaces, own, inputs.threads).await?;
         let shared = Arc::clone(&host.shared);
-        return host.run(plan_with(args, asked, given, shared, false)).await;
+        return host
+            .run(plan_with(args, requested, inputs, shared, false))
+            .await;
     };
-    let (namespaces, own) = (dump.namespaces.take(), dump.host_namespace.clone());
+    let namespaces = dump.namespaces.take();
+    let own = dump.host_namespace.clone();
     let (client, mut unanswered) = dump.client();
     let planning = async {
-        let (namespaces, threads) = (namespaces.as_ref(), given.threads);
+        let namespaces = namespaces.as_ref();
+        let threads = inputs.threads;
         let host = ReadOnlyHost::start(client, namespaces, &own, threads).await?;
         let shared = Arc::clone(&host.shared);
-        host.run(plan_with(args, asked, given, shared, true)).await
+        host.run(plan_with(args, requested, inputs, shared, true))
+            .await
     };
     let missing = async {
         match unanswered.wait_for(Option::is_some).await {
@@ -76,7 +81,7 @@ pub(super) async fn plan(
         }
     };
     tokio::select! {
-        // The plan would wait for what never comes.
+        // First, because the plan would wait for ever.
         biased;
         missing = missing => {
             let message = format!(
@@ -88,15 +93,16 @@ pub(super) async fn plan(
     }
 }
 
-/// Makes a dump of all that a plan reads, and returns the number of parents.
-pub(super) async fn dump(args: &FleetArgs, given: Given, to: &Path) -> Result<usize, Failure> {
+/// Dumps everything that a plan reads; returns the number of parents.
+pub(super) async fn dump(args: &FleetArgs, inputs: Inputs, to: &Path) -> Result<usize, Failure> {
     let recorder = Recorder::default();
     let client = recorder.client(run::client(&args.connection).await?);
-    let (namespaces, own) = (args.namespaces.as_ref(), &args.host_namespace);
-    let host = ReadOnlyHost::start(client, namespaces, own, given.threads).await?;
+    let namespaces = args.namespaces.as_ref();
+    let own = &args.host_namespace;
+    let host = ReadOnlyHost::start(client, namespaces, own, inputs.threads).await?;
     let shared = Arc::clone(&host.shared);
-    // The reads of a plan are known after it alone: calls of the plugin read, too.
-    let planning = plan_with(args, &[], given, Arc::clone(&shared), true);
+    // Only the plan itself shows what it reads, because plugins read too.
+    let planning = plan_with(args, &[], inputs, Arc::clone(&shared), true);
     let (FleetPlan { forecast, .. }, _) = host.run(Box::pin(planning)).await?;
     let key = shared
         .hash_key
@@ -107,16 +113,18 @@ pub(super) async fn dump(args: &FleetArgs, given: Given, to: &Path) -> Result<us
     Ok(forecast.parents + forecast.faults_known + forecast.skipped)
 }
 
-/// The notes about kinds of parents that the grants lack.
+/// Returns notes about parent kinds without grants.
 fn denied(serving: &Serving) -> impl Iterator<Item = String> {
     let kinds = serving.plugin.manifest().parent_kinds().into_iter();
-    let denied = kinds.filter(|kind| !serving.grants.allows_parent(kind));
-    denied.map(|kind| format!("the grants lack parents of {kind}, so they have no passes"))
+    kinds
+        .filter(|kind| !serving.grants.allows_parent(kind))
+        .map(|kind| format!("the grants lack parents of {kind}, so they have no passes"))
 }
 
-/// Fails if the plugin may read the values of Secrets, which a dump does not have.
-fn reads_no_values(serving: &Serving) -> Result<(), Failure> {
-    let (manifest, grants) = (serving.plugin.manifest(), &serving.grants);
+/// Fails if the plugin may read Secret values, which a dump does not contain.
+fn check_no_secret_values(serving: &Serving) -> Result<(), Failure> {
+    let manifest = serving.plugin.manifest();
+    let grants = &serving.grants;
     let reads = grants
         .reads_for(manifest)
         .iter()
@@ -129,7 +137,7 @@ fn reads_no_values(serving: &Serving) -> Result<(), Failure> {
     });
     if reads || sees {
         let message = format!(
-            "plugin {} may read the values of Secrets, which a dump never has: plan it against the cluster, or give --grants without them",
+            "plugin {} may read Secret values, which a dump never contains: plan it against the cluster, or give --grants without them",
             manifest.name
         );
         return Err(Failure::new(Exit::Usage, message));
@@ -137,23 +145,23 @@ fn reads_no_values(serving: &Serving) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Plans a candidate; the objects of a dump have no values of Secrets.
+/// Plans a candidate; Secrets in a dump have no values.
 async fn plan_with(
     args: &FleetArgs,
-    asked: &[ParentName],
-    given: Given,
+    requested: &[ParentName],
+    inputs: Inputs,
     shared: Arc<Shared>,
     is_dump: bool,
 ) -> Result<Noted, Failure> {
-    let manifest = given.candidate.manifest();
+    let manifest = inputs.candidate.manifest();
     let name = args.name.clone().unwrap_or_else(|| manifest.name.clone());
     let declared = declared(&shared.cluster, &name).await?;
     let declared = declared.as_ref();
-    let config = given.config.as_ref();
-    let serving = serving(&given.candidate, config, given.grants.as_ref(), declared)?;
-    let against = given.against.as_ref().map(|against| {
-        // The grants of a Plugin bind every revision.
-        let grants = given.grants.as_ref();
+    let config = inputs.config.as_ref();
+    let serving = serving(&inputs.candidate, config, inputs.grants.as_ref(), declared)?;
+    let against = inputs.against.as_ref().map(|against| {
+        // A Plugin's grants apply to every revision.
+        let grants = inputs.grants.as_ref();
         self::serving(against, None, grants, declared)
     });
     let against = against.transpose()?;
@@ -161,7 +169,7 @@ async fn plan_with(
         [Some(&serving), against.as_ref()]
             .into_iter()
             .flatten()
-            .try_for_each(reads_no_values)?;
+            .try_for_each(check_no_secret_values)?;
     }
     let (served, missing): (Vec<Gvk>, Vec<Gvk>) = serving
         .parents()
@@ -190,11 +198,11 @@ async fn plan_with(
             ),
             serving: serving.clone(),
             against: against.clone(),
-            asked: asked.to_vec(),
-            // For each kind, because its watches begin only now.
-            until: Instant::now() + READ_WITHIN,
+            requested: requested.to_vec(),
+            // Per kind, because its watches start now.
+            until: Instant::now() + READ_TIMEOUT,
         };
-        fleet.plan(given.threads, &mut plan).await?;
+        fleet.plan(inputs.threads, &mut plan).await?;
     }
     let notes = missing
         .iter()
@@ -202,22 +210,22 @@ async fn plan_with(
     Ok((plan, notes.chain(denied(&serving)).collect()))
 }
 
-/// Reads the Plugin of this name; none if the cluster has none.
+/// Reads the Plugin with this name, if there is one.
 async fn declared(cluster: &Cluster, name: &PluginName) -> Result<Option<Declared>, Failure> {
     let kind = plugin_kind();
     if cluster.served(&kind).is_none() {
         return Ok(None);
     }
-    let found = cluster
+    cluster
         .live_get(&kind, None, name.as_str())
         .await
-        .or_fail(Exit::Failure, format!("failed to read the Plugin {name}"))?;
-    let read = |json: &str| PluginObject::read(json)?.declared();
-    let declared = found.map(|object| read(&object.json)).transpose();
-    declared.or_fail(Exit::Failure, format!("the Plugin {name} cannot be used"))
+        .or_fail(Exit::Failure, format!("failed to read the Plugin {name}"))?
+        .map(|object| PluginObject::read(&object.json)?.declared())
+        .transpose()
+        .or_fail(Exit::Failure, format!("failed to parse the Plugin {name}"))
 }
 
-/// Returns a revision under the terms of its Plugin; the given configuration and grants come first.
+/// Returns a revision with its Plugin's terms; `config` and `grants` override them.
 fn serving(
     described: &Described,
     config: Option<&Map<String, Value>>,
@@ -242,21 +250,23 @@ fn serving(
     })
 }
 
-/// The parents of one kind.
+/// All parents of one kind.
 struct Fleet {
     reconciler: Reconciler,
     serving: Serving,
     against: Option<Serving>,
-    asked: Vec<ParentName>,
+    requested: Vec<ParentName>,
     until: Instant,
 }
 
 impl Fleet {
-    /// Plans all parents, on all threads.
+    /// Plans all parents on all threads.
     async fn plan(self, threads: NonZeroUsize, plan: &mut FleetPlan) -> Result<(), Failure> {
         let registration = self.reconciler.registration().clone();
-        let read = until_read(&registration, self.until).await;
-        let waiting = read.err().or_else(|| registration.waiting().pop());
+        let waiting = until_read(&registration, self.until)
+            .await
+            .err()
+            .or_else(|| registration.waiting().pop());
         if let Some(waiting) = waiting {
             let message = format!("failed to plan: {} {}", waiting.kind, waiting.why);
             return Err(Failure::new(Exit::Failure, message));
@@ -270,22 +280,24 @@ impl Fleet {
             .clone()
             .map(|against| self.reconciler.candidate(against));
         let fleet = Arc::new((self, candidate, against));
-        let (number, began) = (parents.len(), Instant::now());
+        let count = parents.len();
+        let start = Instant::now();
         let mut tasks = JoinSet::new();
         for parents in parents.chunks(share) {
-            let (fleet, parents) = (Arc::clone(&fleet), parents.to_vec());
+            let fleet = Arc::clone(&fleet);
+            let parents = parents.to_vec();
             tasks.spawn(async move {
                 let (fleet, candidate, against) = &*fleet;
                 fleet.share(candidate, against.as_ref(), parents).await
             });
         }
-        while let Some(ended) = tasks.join_next().await {
-            for (parent, planned) in ended.or_fail(Exit::Failure, "a task of the plan ended")?? {
+        while let Some(result) = tasks.join_next().await {
+            for (parent, planned) in result.or_fail(Exit::Failure, "a task of the plan ended")?? {
                 plan.add(parent, planned);
             }
         }
-        let seconds = began.elapsed().as_secs_f64();
-        debug!(parents = number, seconds, "planned all parents of a kind");
+        let seconds = start.elapsed().as_secs_f64();
+        debug!(parents = count, seconds, "planned all parents of a kind");
         Ok(())
     }
 
@@ -297,28 +309,29 @@ impl Fleet {
         parents: Vec<ObjectId>,
     ) -> Result<Vec<(ObjectId, ParentPlan)>, Failure> {
         let mut plans = Vec::with_capacity(parents.len());
-        let (plugin, now) = (self.reconciler.plugin(), jiff::Timestamp::now());
+        let plugin = self.reconciler.plugin();
+        let now = jiff::Timestamp::now();
         for parents in parents.chunks(BATCH_SIZE) {
             let dry_run = |revision, parents| {
-                let results = self.reconciler.dry_run(revision, parents, self.until);
-                results.collect::<Vec<_>>()
+                self.reconciler
+                    .dry_run(revision, parents, self.until)
+                    .collect::<Vec<_>>()
             };
             let results = dry_run(candidate, parents.to_vec()).await;
-            let mut known = BTreeMap::new();
+            let mut baseline = BTreeMap::new();
             if let Some(against) = against {
                 let comparable = results
                     .iter()
-                    .filter(|(_, it)| it.is_comparable(plugin, now))
+                    .filter(|(_, result)| result.is_comparable(plugin, now))
                     .map(|(parent, _)| parent.clone())
                     .collect();
-                known.extend(dry_run(against, comparable).await);
+                baseline.extend(dry_run(against, comparable).await);
             }
             for (parent, result) in results {
-                let is_asked = self.asked.iter().any(|asked| asked.matches(&parent));
-                let known = known.remove(&parent);
-                let differences = is_asked.then_some::<Differences>(differences::of);
+                let is_asked = self.requested.iter().any(|name| name.matches(&parent));
+                let differences = is_asked.then_some::<Differences>(differences::lines);
                 let outcome = result
-                    .plan(plugin, now, known, differences)
+                    .plan(plugin, now, baseline.remove(&parent), differences)
                     .map_err(|waiting| {
                         let message = format!("failed to plan {parent}: it waits for {waiting}");
                         Failure::new(Exit::Failure, message)

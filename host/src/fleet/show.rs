@@ -1,4 +1,4 @@
-//! A plan as text and Markdown; deletes come first.
+//! Shows a plan as text or Markdown, deletes first.
 
 use std::fmt::Write as _;
 
@@ -9,10 +9,9 @@ use innkeeper_reconcile::ParentOutcome;
 
 use crate::{config::PlanFormat, table::table};
 
-/// The number of deletes and of faults that people read; JSON has all.
+/// The maximum number of deletes and faults in text; JSON has all.
 const NAMED_MAX: usize = 20;
 
-/// The reason why a write to a `String` does not fail.
 const TAKES_ANY_TEXT: &str = "a String takes any text";
 
 pub(super) fn all(
@@ -50,7 +49,7 @@ fn text(plan: &FleetPlan, has_colours: bool) -> Output {
         out.line("");
     }
     out.line(format!("{}.", summary(&plan.forecast)));
-    for (parent, differences) in asked(plan) {
+    for (parent, differences) in requested(plan) {
         out.line("");
         out.line(parent.to_string());
         for difference in differences {
@@ -77,7 +76,7 @@ fn heading(plan: &FleetPlan) -> String {
     )
 }
 
-/// Returns the sums as a sentence without its full stop.
+/// Returns the totals as a sentence without a full stop.
 fn summary(forecast: &Forecast) -> String {
     let Writes {
         creates,
@@ -92,7 +91,10 @@ fn summary(forecast: &Forecast) -> String {
         forecast.faults,
     );
     for (number, what) in [
-        (forecast.faults_known, "faults of the other plugin as well"),
+        (
+            forecast.faults_known,
+            "faults that the other plugin has too",
+        ),
         (
             forecast.skipped,
             "without a pass (paused, not selected or deleted)",
@@ -105,7 +107,7 @@ fn summary(forecast: &Forecast) -> String {
     text
 }
 
-/// Adds the deletes and the new faults. `title` and `entry` add lines, and the line about more entries begins with `start`.
+/// Adds deletes and new faults. `title` and `entry` add lines; a line about more entries begins with `start`.
 fn add_findings(
     out: &mut Output,
     plan: &FleetPlan,
@@ -148,11 +150,11 @@ fn faults(plan: &FleetPlan) -> Vec<String> {
     plan.parents().iter().filter_map(fault).collect()
 }
 
-/// Returns the parents that the user asked for, with their differences.
-fn asked(plan: &FleetPlan) -> impl Iterator<Item = (&ObjectId, Vec<String>)> {
-    let asked = plan.parents().iter().filter(|(_, one)| one.is_asked);
-    asked.map(|(parent, one)| {
-        let lines = match &one.outcome {
+/// Returns the differences of `--parent`.
+fn requested(plan: &FleetPlan) -> impl Iterator<Item = (&ObjectId, Vec<String>)> {
+    let requested = plan.parents().iter().filter(|(_, plan)| plan.is_asked);
+    requested.map(|(parent, plan)| {
+        let lines = match &plan.outcome {
             ParentOutcome::Planned(planned) if planned.differences.is_empty() => {
                 vec!["unchanged".to_owned()]
             }
@@ -187,7 +189,7 @@ fn markdown(plan: &FleetPlan) -> Output {
         out.line("");
     }
     out.line(format!("{}.", summary(&plan.forecast)));
-    for (parent, differences) in asked(plan) {
+    for (parent, differences) in requested(plan) {
         out.line("");
         out.line(format!("<details><summary>{parent}</summary>"));
         out.line("");

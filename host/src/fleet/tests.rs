@@ -93,8 +93,10 @@ fn every_outcome() -> FleetPlan {
 }
 
 fn shown(plan: &FleetPlan, format: PlanFormat, has_colours: bool) -> String {
-    let output = show::all(plan, format, has_colours).unwrap();
-    output.as_str().to_owned()
+    show::all(plan, format, has_colours)
+        .unwrap()
+        .as_str()
+        .to_owned()
 }
 
 #[test]
@@ -159,7 +161,7 @@ fn people_read_the_deletes_first() {
         Deployment.apps   1        0        2
         StatefulSet.apps  0        1        0
 
-        5 parents: unchanged 1, deletes 1, creates 1, updates 2, changed status 2, faults 1, faults of the other plugin as well 1, without a pass (paused, not selected or deleted) 1.
+        5 parents: unchanged 1, deletes 1, creates 1, updates 2, changed status 2, faults 1, faults that the other plugin has too 1, without a pass (paused, not selected or deleted) 1.
 
         Web.example.com demo/asked
           update apps/v1 Deployment demo/asked
@@ -257,7 +259,7 @@ fn a_pull_request_shows_the_same_in_markdown() {
         | Deployment.apps | 1 | 0 | 2 |
         | StatefulSet.apps | 0 | 1 | 0 |
 
-        5 parents: unchanged 1, deletes 1, creates 1, updates 2, changed status 2, faults 1, faults of the other plugin as well 1, without a pass (paused, not selected or deleted) 1.
+        5 parents: unchanged 1, deletes 1, creates 1, updates 2, changed status 2, faults 1, faults that the other plugin has too 1, without a pass (paused, not selected or deleted) 1.
 
         <details><summary>Web.example.com demo/asked</summary>
 
