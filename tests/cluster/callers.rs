@@ -276,14 +276,14 @@ fn commands_reach_it(site: &Site, scraper: &str) {
             named,
             format!("--ca-file {other} --token-file {able}"),
             1,
-            "give its authority by --ca-file",
+            "give its authority with --ca-file",
         ),
         (numeric, trusted.clone(), 1, "not valid for name"),
         (
             named,
             trusted.clone(),
             1,
-            "wants a token: give --token-file",
+            "requires a token: give --token-file",
         ),
         (
             named,

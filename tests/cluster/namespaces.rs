@@ -309,7 +309,7 @@ fn a_missing_namespace_is_reported_with_a_remedy() {
     let (code, log) = refusal(site.host(&["--namespaces", "a,missing"]));
     assert_eq!(code, Some(2), "{log}");
     for part in [
-        "may not see the namespace missing",
+        "may not read the namespace missing",
         "create it",
         "innkeeper manifests --namespaces",
     ] {

@@ -202,12 +202,12 @@ fn calls_are_recorded_on_demand_into_files_and_repeated() {
         (
             format!("--plugin {none} --to {to}"),
             3,
-            "0 of 1 recordings in 1 s: the other calls had no fault",
+            "0 of 1 recordings in 1 s: no more calls failed",
         ),
         (
             format!("--plugin other --next-faults 1 --to {to}"),
             2,
-            "refuses: no plugin other is active: innkeeper status lists the plugins",
+            "refuses: no plugin other is active: GET /debug/state lists the active plugins",
         ),
         (
             format!("--parent nowhere/web --to {to}"),
@@ -217,7 +217,7 @@ fn calls_are_recorded_on_demand_into_files_and_repeated() {
         (
             format!("--plugin nosy --next-faults 1 --to {to}"),
             1,
-            "calls of the plugin nosy are never recorded, because it may read the values of Secrets",
+            "the host never records plugin nosy, because it may read Secret values",
         ),
         (
             format!("--parent {parent} --to {}", grants.display()),

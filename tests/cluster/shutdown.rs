@@ -59,7 +59,7 @@ fn a_second_signal_ends_the_host_at_once_with_its_own_exit_code() {
     wait_logged(
         &host,
         "the host drains",
-        "stopping: passes that run are finished",
+        "stopping: waiting for running passes",
     );
     host.process().signal(Signal::INT).unwrap();
     let status = host.process().wait_for(Duration::from_secs(10)).unwrap();

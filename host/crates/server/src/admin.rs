@@ -1,22 +1,21 @@
-//! The admin server of a running host: liveness, readiness, metrics and the state for debugging.
+//! The admin server of a running host: liveness, readiness, metrics and debug endpoints.
 //!
-//! The server has its own thread and runtime, so that `/livez` still answers, with an error, if the host's runtime is
-//! blocked.
-//! The end of the thread is the end of the process.
-//! This module does not know the content of the answers: `run` implements [`StatusProvider`].
+//! It has its own thread and runtime, so that `/livez` still fails properly when the host's runtime is blocked.
+//! If the thread ends, the process ends.
+//! `run` implements [`StatusProvider`], which has all answers.
 //!
 //! | path | answer |
 //! |---|---|
-//! | `GET /livez` | 200 while all heartbeats arrive in time, else 500 with the silent components |
-//! | `GET /readyz` | 200 once the host is active or on standby, else 503 with the failed checks |
+//! | `GET /livez` | 200 while all heartbeats arrive in time, otherwise 500 with the silent components |
+//! | `GET /readyz` | 200 once the host is active or on standby, otherwise 503 with the failed checks |
 //! | `GET /metrics` | OpenMetrics text |
-//! | `GET /debug/state` | JSON: plugins, parents that are not Ready, controllers and watches; only if debugging is enabled |
-//! | `GET /debug/plans/NAME` | JSON: the plan of the candidate of a Plugin, as of `innkeeper plan`; only if debugging is enabled |
-//! | `GET`, `PUT /debug/log` | the log filter; only if debugging is enabled |
-//! | `POST /debug/recordings` | one recorded call per line, for a [`RecordingOrder`]; only if debugging is enabled |
+//! | `GET /debug/state` | JSON: plugins, unready parents, controllers and watches; with `--debug-endpoints` |
+//! | `GET /debug/plans/NAME` | JSON: the plan of a Plugin's candidate, as from `innkeeper plan`; with `--debug-endpoints` |
+//! | `GET`, `PUT /debug/log` | the log filter; with `--debug-endpoints` |
+//! | `POST /debug/recordings` | one recorded call per line, for a [`RecordingOrder`]; with `--debug-endpoints` |
 //!
-//! With TLS, metrics and debugging are for callers whom the API server permits to use the path, as with
-//! controller-runtime. Probes have no token, so health is for everyone.
+//! With TLS, the API server authorizes callers of metrics and debug endpoints for the path, as with controller-runtime.
+//! Probes have no token, so health is open to everyone.
 
 mod access;
 pub mod client;
@@ -62,37 +61,37 @@ use tls::Tls;
 pub struct Check {
     /// The name of the check, for example `plugin/web`.
     pub name: String,
-    /// The reason for which the check fails; none if it passes.
+    /// Why the check fails; none if it passes.
     pub problem: Option<String>,
 }
 
-/// The source of the answers.
+/// What the admin server shows.
 pub trait StatusProvider: Send + Sync + 'static {
-    /// The liveness checks.
+    /// Liveness checks.
     fn alive(&self) -> Vec<Check>;
 
-    /// The readiness checks.
+    /// Readiness checks.
     fn ready(&self) -> Vec<Check>;
 
-    /// The metrics as text of the type [`CONTENT_TYPE`](innkeeper_metrics::CONTENT_TYPE).
+    /// Metrics as text of the type [`CONTENT_TYPE`](innkeeper_metrics::CONTENT_TYPE).
     fn metrics(&self) -> String;
 
-    /// The state of the host, for debugging.
+    /// The host's state, for debugging.
     fn state(&self) -> serde_json::Value;
 
-    /// The plan of the candidate of a Plugin as JSON; none if no candidate waits.
+    /// The plan of a Plugin's candidate as JSON; none if no candidate waits.
     fn plan(&self, plugin: &str) -> Option<String>;
 
-    /// The reviewer of callers; none before the host has found the API server.
+    /// The reviewer of callers; none before the host has connected to the API server.
     fn reviewer(&self) -> Option<Arc<Reviewer>>;
 
-    /// The filter of the log.
+    /// The log filter.
     fn log_filter(&self) -> String;
 
-    /// Changes the filter of the log; returns the reason if the filter is invalid.
+    /// Changes the log filter; fails with the reason if it is invalid.
     fn set_log_filter(&self, filter: &str) -> Result<(), String>;
 
-    /// Orders recordings; the channel ends with the order.
+    /// Starts recordings; the channel closes when the order ends.
     fn record(&self, order: &RecordingOrder) -> Result<mpsc::Receiver<String>, OrderRefusal>;
 }
 
@@ -100,7 +99,7 @@ pub trait StatusProvider: Send + Sync + 'static {
 pub struct Admin {
     address: SocketAddr,
     stop: CancellationToken,
-    ended: CancellationToken,
+    thread_ended: CancellationToken,
     // None only during the drop.
     thread: Option<JoinHandle<()>>,
 }
@@ -131,26 +130,27 @@ impl Admin {
                 "failed to listen on {address} for health and metrics; set another --admin-address"
             ),
         )?;
-        let (stop, ended) = (CancellationToken::new(), CancellationToken::new());
+        let stop = CancellationToken::new();
+        let thread_ended = CancellationToken::new();
         let serving = serve(listener, router(shown, args.debug, tls.is_some()), tls);
         let serving = stop.clone().run_until_cancelled_owned(serving);
-        let end = ended.clone().drop_guard();
+        let end = thread_ended.clone().drop_guard();
         let thread = thread::Builder::new()
             .name("admin".to_owned())
             .spawn(move || {
-                // Dropped also when the thread panics.
+                // Also dropped on a panic.
                 let _end = end;
                 if let Some(error) = runtime.block_on(serving) {
                     error!(%error, "failed to answer for health and metrics");
                 }
-                // Only the read of a file that hangs can still block.
+                // Only reading a certificate file can still block.
                 runtime.shutdown_background();
             })
             .or_fail(Exit::Failure, START)?;
         Ok(Some(Self {
             address,
             stop,
-            ended,
+            thread_ended,
             thread: Some(thread),
         }))
     }
@@ -160,7 +160,7 @@ impl Admin {
         self.address
     }
 
-    /// Runs a host until it ends, or until the thread ends, after which no probe would be answered.
+    /// Runs a host until it ends, or until the admin server's thread ends: probes would then get no answer.
     pub async fn run_host(
         &self,
         host: impl Future<Output = Result<(), Failure>>,
@@ -169,8 +169,8 @@ impl Admin {
             "the thread that answers for health and metrics ended: see the log for the cause";
 
         tokio::select! {
-            ended = host => ended,
-            () = self.ended.cancelled() => Err(Failure::new(Exit::Failure, ENDED)),
+            result = host => result,
+            () = self.thread_ended.cancelled() => Err(Failure::new(Exit::Failure, ENDED)),
         }
     }
 }
@@ -179,25 +179,25 @@ impl Drop for Admin {
     fn drop(&mut self) {
         self.stop.cancel();
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread was printed already, and no other thread needs its result.
+            // The thread has already printed its panic.
             drop(thread.join());
         }
     }
 }
 
-/// Answers connections, and follows the files of the certificate.
+/// Serves connections, and reloads the certificate.
 async fn serve(listener: TcpListener, router: Router, tls: Option<Tls>) -> JoinError {
     let acceptor = tls.as_ref().map(Tls::acceptor);
     let serving = connections::serve(listener, router, acceptor);
-    let following = async {
+    let reloading = async {
         if let Some(tls) = tls {
-            tls.follow().await;
+            tls.reload().await;
         }
         pending().await
     };
     tokio::select! {
         error = serving => error,
-        error = following => error,
+        error = reloading => error,
     }
 }
 
@@ -221,27 +221,27 @@ fn router(shown: Arc<dyn StatusProvider>, debug: bool, checks_callers: bool) -> 
         .with_state(shown)
 }
 
-type Asked = State<Arc<dyn StatusProvider>>;
+type Provider = State<Arc<dyn StatusProvider>>;
 
-async fn livez(State(shown): Asked) -> Response {
+async fn livez(State(shown): Provider) -> Response {
     verdict("livez", &shown.alive(), StatusCode::INTERNAL_SERVER_ERROR)
 }
 
-async fn readyz(State(shown): Asked) -> Response {
+async fn readyz(State(shown): Provider) -> Response {
     verdict("readyz", &shown.ready(), StatusCode::SERVICE_UNAVAILABLE)
 }
 
-async fn metrics(State(shown): Asked) -> Response {
+async fn metrics(State(shown): Provider) -> Response {
     let kind = HeaderValue::from_static(innkeeper_metrics::CONTENT_TYPE);
     ([(CONTENT_TYPE, kind)], shown.metrics()).into_response()
 }
 
-async fn state(State(shown): Asked) -> Response {
+async fn state(State(shown): Provider) -> Response {
     json(format!("{:#}\n", shown.state()))
 }
 
-async fn plan(State(shown): Asked, Path(plugin): Path<String>) -> Response {
-    const NONE: &str = "no candidate of this Plugin waits on this host: ask the host that holds the lease, and see status.candidate\n";
+async fn plan(State(shown): Provider, Path(plugin): Path<String>) -> Response {
+    const NONE: &str = "this host has no waiting candidate for this Plugin: ask the host that holds the lease, and see status.candidate\n";
     match shown.plan(&plugin) {
         Some(text) => json(text),
         None => (StatusCode::NOT_FOUND, NONE).into_response(),
@@ -253,39 +253,39 @@ fn json(text: String) -> Response {
     ([(CONTENT_TYPE, kind)], text).into_response()
 }
 
-async fn log_filter(State(shown): Asked) -> String {
+async fn log_filter(State(shown): Provider) -> String {
     format!("{}\n", shown.log_filter())
 }
 
-async fn set_log_filter(State(shown): Asked, filter: String) -> Response {
+async fn set_log_filter(State(shown): Provider, filter: String) -> Response {
     match shown.set_log_filter(filter.trim()) {
         Ok(()) => format!("{}\n", shown.log_filter()).into_response(),
-        Err(why) => (StatusCode::BAD_REQUEST, format!("{why}\n")).into_response(),
+        Err(problem) => (StatusCode::BAD_REQUEST, format!("{problem}\n")).into_response(),
     }
 }
 
 async fn record(
-    State(shown): Asked,
+    State(shown): Provider,
     Extension(more): Extension<MoreTime>,
     order: String,
 ) -> Response {
     let order = match RecordingOrder::parse(&order) {
         Ok(order) => order,
-        Err(why) => return (StatusCode::BAD_REQUEST, format!("{why}\n")).into_response(),
+        Err(problem) => return (StatusCode::BAD_REQUEST, format!("{problem}\n")).into_response(),
     };
-    let (status, why) = match shown.record(&order) {
+    let (status, problem) = match shown.record(&order) {
         Ok(from) => {
             more.grant(order.time());
             return order::lines(from, Instant::now() + order.time()).into_response();
         }
-        Err(OrderRefusal::Unknown(why)) => (StatusCode::UNPROCESSABLE_ENTITY, why),
-        Err(OrderRefusal::Refused(why)) => (StatusCode::CONFLICT, why),
+        Err(OrderRefusal::Unknown(problem)) => (StatusCode::UNPROCESSABLE_ENTITY, problem),
+        Err(OrderRefusal::Refused(problem)) => (StatusCode::CONFLICT, problem),
     };
-    (status, format!("{why}\n")).into_response()
+    (status, format!("{problem}\n")).into_response()
 }
 
 /// Formats one line per check and a final line, as the API server does for its own `/livez` and `/readyz`.
-fn verdict(name: &str, checks: &[Check], otherwise: StatusCode) -> Response {
+fn verdict(name: &str, checks: &[Check], failure: StatusCode) -> Response {
     let mut lines: Vec<String> = checks
         .iter()
         .map(|check| match &check.problem {
@@ -293,10 +293,12 @@ fn verdict(name: &str, checks: &[Check], otherwise: StatusCode) -> Response {
             Some(problem) => format!("[-]{} failed: {problem}", check.name),
         })
         .collect();
-    let passed = checks.iter().all(|check| check.problem.is_none());
-    let word = if passed { "passed" } else { "failed" };
-    lines.push(format!("{name} check {word}\n"));
-    let status = if passed { StatusCode::OK } else { otherwise };
+    let (status, result) = if checks.iter().all(|check| check.problem.is_none()) {
+        (StatusCode::OK, "passed")
+    } else {
+        (failure, "failed")
+    };
+    lines.push(format!("{name} check {result}\n"));
     (status, lines.join("\n")).into_response()
 }
 

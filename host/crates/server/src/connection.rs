@@ -1,4 +1,4 @@
-//! The connection to the API server: the kubeconfig as `kubectl` reads it, credentials that change, and proxies.
+//! Connects to the API server: kubeconfig as in `kubectl`, changing credentials, and proxies.
 
 mod credentials;
 mod exec;
@@ -30,24 +30,23 @@ use self::{
 };
 pub use kubeconfig::client_config;
 
-/// The failure to create a client.
-const FAILED: &str = "failed to create a client of the API server";
+const FAILED: &str = "failed to create a client for the API server";
 
-/// The configuration of the clients of an API server.
+/// Configuration for clients of one API server.
 pub struct ClientConfig {
-    /// The address, certificates, static credentials and time limits.
+    /// Address, certificates, static credentials and timeouts.
     pub config: kube::Config,
-    /// Tokens that change.
+    /// A token that changes.
     credentials: Option<Arc<ChangingToken>>,
-    /// The proxy; the variables of the environment are for sources only.
+    /// The kubeconfig's proxy; the environment's proxies apply only to sources.
     proxy: Option<Proxy>,
 }
 
-/// The service of a client.
+/// The service behind a client.
 pub type ApiService = Authorized<BoxService<Request<Body>, Response<Incoming>, BoxError>>;
 
 impl ClientConfig {
-    /// Returns a builder of a client with connections of its own.
+    /// Returns a builder for a client with separate connections.
     pub fn builder(&self) -> Result<ClientBuilder<ApiService>, Failure> {
         let service = self.service().or_fail(Exit::Failure, FAILED)?;
         let authorized = Authorized::new(service, self.credentials.clone());
@@ -71,8 +70,7 @@ impl ClientConfig {
     }
 }
 
-/// Returns the service of a client over these connections. It retries nothing: a retry would repeat writes without the
-/// knowledge of the reconcile loop.
+/// Returns a service over these connections. It never retries: the reconcile loop must know about repeated writes.
 fn service<C>(
     config: &kube::Config,
     connector: C,

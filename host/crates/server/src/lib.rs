@@ -1,7 +1,7 @@
-//! One running host: [`run`](mod@run) starts all parts in order and owns every task; [`admin`] answers for health, metrics and
-//! debugging.
+//! One running host: [`run`](mod@run) starts all parts in order and owns every task; [`admin`] serves health, metrics and
+//! debug endpoints.
 //!
-//! It knows the layers below and wires them, and decides nothing about a pass.
+//! It wires the layers below, and decides nothing about a pass.
 
 pub mod admin;
 mod args;

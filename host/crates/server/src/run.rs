@@ -1,26 +1,25 @@
 //! The running host: starts all parts in order, owns every task, and stops them in order.
 //!
-//! Order of the start; independent steps run concurrently:
+//! Start; independent steps run concurrently:
 //!
-//! 1. signals, so that none is missed,
-//! 2. the client of the API server beside the engine, the guest threads and the plugins (read, compile, describe),
-//! 3. discovery, which waits for the API server,
-//! 4. the lease, if leader election is on: a host that waits for it already runs the watches of its plugins,
-//! 5. the host's namespace, the hash key, the inventory,
-//! 6. per plugin: CRDs, watches, one controller per parent kind; the same for each Plugin resource as it appears, if
-//!    the host serves Plugin resources.
+//! 1. the admin server, so that probes get an answer from the beginning,
+//! 2. signals, so that none is missed,
+//! 3. [`Host::connect`]: clients, cache, traces,
+//! 4. [`Host::with_lease`]: the election, if it is on,
+//! 5. [`LeasedHost::with_plugins`]: engine, guest threads and plugin files (read, compile, describe) beside discovery, which
+//!    waits for the API server. A host without the lease stands by with running watches. Then the inventory and the hash
+//!    key, and per plugin: CRDs, watches, one controller per parent kind. Plugin resources follow as they appear.
 //!
-//! Order of the end:
+//! [`ServingHost::run`] ends in this order:
 //!
-//! 1. the first signal stops the intake: no trigger is taken, no pass begins,
-//! 2. running passes finish, at most for `--drain-timeout`,
-//! 3. the watches and all other tasks are dropped,
-//! 4. the lease is released last, so that the next host takes over only after this one has stopped writing, and then
-//!    without waiting for the lease to expire,
-//! 5. a second signal aborts at any time, and so does the end of the drain timeout; the next start converges.
+//! 1. The first signal stops triggers: no pass begins.
+//! 2. Running passes finish, at most for `--drain-timeout`.
+//! 3. The watches and all other tasks are dropped.
+//! 4. The lease is released last, so that the next host takes over only after this one has stopped writing, and then
+//!    without waiting for the lease to expire.
+//! 5. A second signal aborts at any time, and so does the drain timeout; the next start converges.
 //!
-//! A task that ends early ends the process with its error. A lost lease ends the process as well: after its restart,
-//! the host stands by.
+//! A task that ends early ends the process with its error. So does a lost lease: after its restart, the host stands by.
 
 mod clients;
 mod controllers;
@@ -68,20 +67,17 @@ pub use status_registry::StatusRegistry;
 use tasks::{LeaseKeeper, Tasks};
 use traces::Traces;
 
-/// Idle time after which the compiled code of a plugin is unmapped.
-/// Long enough that passes which come every few seconds do not map the code each time.
+/// Idle time after which a plugin's compiled code is unmapped. Passes that come every few seconds do not map it each time.
 const CODE_IDLE_MAX: Duration = Duration::from_secs(30);
 
-/// The time limit of a request about a caller of the admin server; both together end before the timeout of a scrape, 10 s.
+/// The time limit for a review request. A caller needs two of them within a scrape's timeout, 10 s.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The danger of a host without a lease: two of them would undo each other's writes for ever, and neither could tell.
 const WITHOUT_LEASE: &str = "writing without a lease: a second host without one would undo the writes of this host, and neither would notice; run one host only, or omit --leader-elect=false";
 
-/// The failure to create the engine or the guest threads.
 const SANDBOX: &str = "failed to set up the sandbox";
 
-/// Interval of the search for idle code.
+/// Interval of checks for idle code.
 const IDLE_CODE_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Runs the command `run`: the host and its admin server, until a signal arrives or a task fails.
@@ -127,7 +123,7 @@ pub async fn serve_until(
         .await
 }
 
-/// A host that reads the cluster. Owns all tasks except that of the lease.
+/// A host that reads the cluster. Owns all tasks except lease renewal.
 struct Host {
     args: RunArgs,
     clients: Clients,
@@ -200,7 +196,7 @@ impl Host {
         let writer = Arc::new(Writer::new(self.clients.client()?, claim.clone()));
         let other_hosts = self.clients.client()?;
         let prepare = || key::prepare(cluster, &writer, namespace);
-        // `try_join!` returns the first failure: a host without a usable plugin ends without waiting for the API server.
+        // Returns the first failure: a host without a usable plugin does not wait for the API server.
         let (files, prepared) = tokio::try_join!(files::load_all(args), async {
             tasks::wait_for_namespaces(cluster).await?;
             if !args.elects_leader() {
@@ -280,7 +276,8 @@ impl Host {
                 Arc::clone(status),
             ));
         }
-        let (shared, status) = (Arc::clone(shared), Arc::clone(status));
+        let shared = Arc::clone(shared);
+        let status = Arc::clone(status);
         if let Some(resources) = resources {
             plugins.spawn(resources.serve(shared, claims, warm, stop, status));
             return;
@@ -329,8 +326,8 @@ impl LeasedHost {
 }
 
 impl ServingHost {
-    /// Serves until `stop` is requested or a task fails, then ends in order. After a second signal, the lease is not
-    /// released: it expires, because a write may be on its way.
+    /// Serves until `stop` is requested or a task fails, then ends in order. After a second signal, the lease expires
+    /// instead of being released, because a write may be in flight.
     async fn run(mut self, stop: &Shutdown) -> Result<(), Failure> {
         let LeasedHost { host, lease, .. } = &mut self.0;
         let drain = host.args.plugins.drain;
@@ -345,7 +342,7 @@ impl ServingHost {
     }
 }
 
-/// Returns the context that the passes of all plugins share, without traces and memory of passes.
+/// Returns the context that all passes share, without traces and remembered passes.
 fn shared(
     cluster: Cluster,
     writer: Arc<Writer>,
@@ -374,7 +371,7 @@ fn shared(
     }
 }
 
-/// Opens the files that keep the memory of passes; none if passes are forgotten, or if they cannot be opened.
+/// Opens the files that remember passes; none with `--forget-passes`, or on failure.
 async fn pass_files(args: &PluginArgs) -> Option<PassFiles> {
     if args.forget_passes {
         return None;
@@ -386,13 +383,12 @@ async fn pass_files(args: &PluginArgs) -> Option<PassFiles> {
     opened
         .inspect_err(|error| {
             let directory = args.cache_dir.display();
-            warn!(%error, %directory, "failed to open the memory of passes: every start calls the guests for all parents");
+            warn!(%error, %directory, "failed to open the files that remember passes: each start calls the guests for all parents");
         })
         .ok()
 }
 
-/// Raises the soft limit of open files to the hard limit: every watch needs a descriptor, and so does the compiled code
-/// of every plugin.
+/// Raises the soft limit of open files to the hard limit: each watch and each plugin's compiled code needs a descriptor.
 fn raise_descriptor_limit() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     let all = Rlimit {
@@ -400,23 +396,22 @@ fn raise_descriptor_limit() {
         maximum,
     };
     if let Err(error) = setrlimit(Resource::Nofile, all) {
-        debug!(%error, "failed to raise the limit of open files");
+        debug!(%error, "failed to raise the limit for open files");
     }
 }
 
-/// Unmaps the compiled code of idle plugins.
+/// Unmaps idle plugins' compiled code.
 async fn unmap_idle_code(engine: Engine) -> Result<(), Failure> {
     loop {
         sleep(IDLE_CODE_CHECK_INTERVAL).await;
         let count = engine.unmap_idle(CODE_IDLE_MAX);
         if count > 0 {
-            debug!(count, "unmapped the code of idle plugins");
+            debug!(count, "unmapped idle plugins' code");
         }
     }
 }
 
-/// Fills a buffer with cryptographically secure random bytes. The only source of randomness: callers get it as a function,
-/// which tests replace.
+/// Fills a buffer with cryptographically secure random bytes. The only source of randomness; tests replace it.
 fn fill_random(buffer: &mut [u8]) {
     getrandom::fill(buffer).expect("the kernel should have random bytes once it runs processes");
 }

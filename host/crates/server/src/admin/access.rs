@@ -1,6 +1,6 @@
-//! The check of callers: the API server judges the bearer token and the right to use the path.
+//! Checks callers: the API server authenticates the bearer token and authorizes the path.
 //!
-//! Only permissions are kept, so that a caller who has none cannot push others out, and a new right counts at once.
+//! Only permissions are cached, so that unauthorized callers cannot evict others, and new rights apply immediately.
 
 mod callers;
 
@@ -26,7 +26,7 @@ use callers::{Caller, Callers};
 
 pub(super) use callers::share_address;
 
-/// The check of callers.
+/// Checks callers.
 pub(super) struct Access {
     shown: Arc<dyn StatusProvider>,
     callers: Mutex<Callers>,
@@ -40,7 +40,7 @@ impl Access {
         })
     }
 
-    /// Returns the refusal of a request; none if the caller may send it.
+    /// Returns the refusal; none if the caller may send the request.
     async fn refuse(
         &self,
         token: Option<&str>,
@@ -55,7 +55,8 @@ impl Access {
         };
         let caller = Caller::new(token, verb, path, address);
         {
-            let (mut callers, now) = (self.callers.lock(), Instant::now());
+            let mut callers = self.callers.lock();
+            let now = Instant::now();
             if callers.has_permission(&caller, now) {
                 return None;
             }
@@ -76,7 +77,7 @@ impl Access {
             }
             Ok(Permission::Denied) => {
                 let text = format!(
-                    "the account may not {verb} {path}: bind it to the ClusterRole for metrics of the host's chart, or to another with this nonResourceURL\n"
+                    "the account may not {verb} {path}: bind it to the chart's ClusterRole for metrics, or to another one with this nonResourceURL\n"
                 );
                 Some((StatusCode::FORBIDDEN, text).into_response())
             }
@@ -87,7 +88,7 @@ impl Access {
             Err(error) => {
                 let error = error_chain(&error).to_string();
                 warn!(error, "failed to check a caller of the admin server");
-                // The caller is not known yet, so it gets no text of the API server.
+                // An unknown caller must not see the API server's error.
                 const FAILED: &str =
                     "the API server could not check the token: see the log of the host\n";
                 Some((StatusCode::SERVICE_UNAVAILABLE, FAILED).into_response())
@@ -96,14 +97,14 @@ impl Access {
     }
 }
 
-/// Answers a request only if its caller may send it.
+/// Passes on a request if the caller may send it.
 pub(super) async fn check(
     State(access): State<Arc<Access>>,
     Extension(ClientAddress(address)): Extension<ClientAddress>,
     request: Request,
     next: Next,
 ) -> Response {
-    // A request is not shared between threads, so the check gets parts of it.
+    // Request is not Sync, so the check gets copies of its parts.
     let token = bearer(request.headers()).map(str::to_owned);
     let verb = request.method().as_str().to_ascii_lowercase();
     let path = request.uri().path().to_owned();
@@ -114,7 +115,7 @@ pub(super) async fn check(
     }
 }
 
-/// The token of a request.
+/// Returns the request's token.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     let token = token.trim();

@@ -1,4 +1,4 @@
-//! A client of the debug endpoints of a running host.
+//! A client for a running host's debug endpoints.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use innkeeper_source::{certificate_error, trust};
 
 const FAILED: &str = "failed to create an HTTP client";
 
-/// A client of one host.
+/// A client for one host.
 pub struct AdminClient<'a> {
-    /// The address of the host.
+    /// The host's address.
     pub address: &'a AdminAddress,
     args: &'a AdminClientArgs,
     client: Client,
 }
 
 impl<'a> AdminClient<'a> {
-    /// Creates a client, and warns if it does not verify the host.
+    /// Creates a client; warns if it does not verify the host's certificate.
     pub fn new(
         address: &'a AdminAddress,
         args: &'a AdminClientArgs,
@@ -30,10 +30,10 @@ impl<'a> AdminClient<'a> {
     ) -> Result<Self, Failure> {
         if args.insecure_skip_tls_verify {
             streams.note(&format!(
-                "warning: the certificate of the host at {address} is not verified: connect by kubectl port-forward only"
+                "warning: the certificate of the host at {address} is not verified: connect only through kubectl port-forward"
             ));
         }
-        // The proxies of the environment are for sources only.
+        // The environment's proxies apply only to sources.
         let client = Client::builder()
             .tls_backend_preconfigured(tls(args)?)
             .redirect(Policy::none())
@@ -47,15 +47,13 @@ impl<'a> AdminClient<'a> {
         })
     }
 
-    /// Sends a request; returns an answer with status 200.
-    ///
-    /// `patience` is the time until the end of the answer.
+    /// Sends a request; fails unless the status is 200. `timeout` includes reading the response.
     pub async fn send(
         &self,
         method: Method,
         path: &str,
         body: String,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Response, Failure> {
         let address = self.address;
         let mut request = self.client.request(method, address.url(path)).body(body);
@@ -63,36 +61,36 @@ impl<'a> AdminClient<'a> {
             request = request.header(AUTHORIZATION, token);
         }
         let request = request
-            .timeout(patience)
+            .timeout(timeout)
             .build()
             .or_fail(Exit::Usage, self.no_host())?;
-        let answer = match self.client.execute(request).await {
-            Ok(answer) => answer,
+        let response = match self.client.execute(request).await {
+            Ok(response) => response,
             Err(error) if certificate_error(&error).is_some() => {
                 return Err(error).or_fail(Exit::Failure, self.not_verified());
             }
             Err(error) => return Err(error).or_fail(Exit::Failure, self.no_host()),
         };
-        let (exit, problem) = match answer.status() {
-            StatusCode::OK => return Ok(answer),
+        let (exit, problem) = match response.status() {
+            StatusCode::OK => return Ok(response),
             StatusCode::NOT_FOUND => (
                 Exit::Failure,
                 format!(
-                    "the host at {address} does not serve its state: start it with --debug-endpoints"
+                    "the host at {address} has no debug endpoints: start it with --debug-endpoints"
                 ),
             ),
             StatusCode::UNAUTHORIZED if self.args.token_file.is_none() => (
                 Exit::Failure,
                 format!(
-                    "the host at {address} wants a token: give --token-file with the output of `kubectl create token ACCOUNT`"
+                    "the host at {address} requires a token: give --token-file with the output of `kubectl create token ACCOUNT`"
                 ),
             ),
-            StatusCode::UNPROCESSABLE_ENTITY => (Exit::Usage, said(answer, address).await),
+            StatusCode::UNPROCESSABLE_ENTITY => (Exit::Usage, refusal(response, address).await),
             StatusCode::CONFLICT
             | StatusCode::UNAUTHORIZED
             | StatusCode::FORBIDDEN
             | StatusCode::TOO_MANY_REQUESTS
-            | StatusCode::SERVICE_UNAVAILABLE => (Exit::Failure, said(answer, address).await),
+            | StatusCode::SERVICE_UNAVAILABLE => (Exit::Failure, refusal(response, address).await),
             status => (
                 Exit::Failure,
                 format!(
@@ -104,7 +102,7 @@ impl<'a> AdminClient<'a> {
         Err(Failure::new(exit, problem))
     }
 
-    /// Returns the failure to send a request, or to read its answer.
+    /// Returns the message for a failed request.
     pub fn no_host(&self) -> String {
         let address = self.address;
         let scheme = if address.is_secure {
@@ -120,14 +118,13 @@ impl<'a> AdminClient<'a> {
     fn not_verified(&self) -> String {
         let address = self.address;
         format!(
-            "failed to verify the certificate of the host at {address}: use an address that it names, and give its authority by --ca-file; a certificate that the host made itself needs --insecure-skip-tls-verify"
+            "failed to verify the certificate of the host at {address}: use an address in the certificate, and give its authority with --ca-file; a self-signed certificate needs --insecure-skip-tls-verify"
         )
     }
 }
 
-/// Returns the reason of a refusal.
-async fn said(answer: Response, address: &AdminAddress) -> String {
-    let reason = answer.text().await.unwrap_or_default();
+async fn refusal(response: Response, address: &AdminAddress) -> String {
+    let reason = response.text().await.unwrap_or_default();
     format!("the host at {address} refuses: {}", reason.trim_end())
 }
 
@@ -136,7 +133,7 @@ fn tls(args: &AdminClientArgs) -> Result<ClientConfig, Failure> {
         let authorities = args.ca_file.as_deref().unwrap_or_default();
         return trust(authorities).or_fail(Exit::Usage, FAILED);
     }
-    // The client of the API server has a verifier that accepts every certificate.
+    // kube's client has a verifier that accepts every certificate.
     let mut config = Config::new(http::Uri::default());
     config.accept_invalid_certs = true;
     config.root_cert = Some(Vec::new());

@@ -1,8 +1,8 @@
-//! The connections of the admin server.
+//! The admin server's connections.
 //!
-//! Every client that reaches the port can open connections without end, so a connection is cheap and short: it carries
-//! one request, and above the maximum, the oldest one of the address with most of them is closed for a new one.
-//! Probes get through, because they send their request at once, and clients that keep connections open lose them first.
+//! Every client that reaches the port can flood it with connections, so a connection carries one request and has short
+//! timeouts. Above the maximum, a new connection closes the oldest one from the busiest address.
+//! Probes get through because they send their request immediately.
 
 use std::{
     collections::BTreeMap,
@@ -28,28 +28,25 @@ use tracing::warn;
 
 use super::access::share_address;
 
-/// The largest number of open connections.
-/// Chosen, not measured: far more than probes and scrapers open, and little memory, even if each waits for metrics.
+/// The maximum number of open connections: far more than probes and scrapers need.
 pub(super) const CONNECTIONS_MAX: usize = 64;
 
-/// The time for a client to send the header of its request, and before that for the handshake of TLS: within the timeout of a probe (5 s).
+/// The time limit for the TLS handshake, and then for the request's header; below a probe's timeout (5 s).
 pub(super) const HEADER_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The time for a client to send the request and to read the answer.
-/// Chosen, not measured: the time limit of a scrape is 10 s by default.
+/// The time limit for request and response; scrapes have 10 s by default.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The largest header of a request, in bytes. Probes, scrapers and browsers send less than 4 KiB.
+/// The maximum request header, in bytes. Probes, scrapers and browsers send less than 4 KiB.
 const HEADER_BYTES_MAX: usize = 16 * 1024;
 
-/// The pause before the oldest connection is closed because no descriptor is left: a request that has arrived is
-/// answered in less.
+/// The wait before closing the oldest connection if no descriptor is left. Answering a request takes less.
 const DESCRIPTOR_WAIT: Duration = Duration::from_millis(10);
 
-/// The pause after a failure to accept a connection while none is open: others of the process use the descriptors.
+/// The wait after a failed accept without open connections: other parts of the process use all descriptors.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The time that the answer to one request may take beyond the usual.
+/// Extra time for one response.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MoreTime(Arc<OnceLock<Duration>>);
 
@@ -59,7 +56,7 @@ impl MoreTime {
     }
 }
 
-/// The address that stands for the client of a request: see [`share_address`].
+/// The client's address after [`share_address`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClientAddress(pub(super) IpAddr);
 
@@ -69,7 +66,7 @@ struct Connection {
     task: AbortHandle,
 }
 
-/// Answers connections, by TLS if there is an acceptor, until answering one panics.
+/// Serves connections, over TLS if there is an acceptor, until a handler panics.
 pub(super) async fn serve(
     listener: TcpListener,
     router: Router,
@@ -80,7 +77,7 @@ pub(super) async fn serve(
     loop {
         let accepted = tokio::select! {
             biased;
-            Some(ended) = open.join_next() => match ended {
+            Some(result) = open.join_next() => match result {
                 Err(error) if error.is_panic() => return error,
                 Err(_) | Ok(()) => {
                     oldest_first.retain(|connection| !connection.task.is_finished());
@@ -92,13 +89,12 @@ pub(super) async fn serve(
         match accepted {
             Ok((stream, address)) => {
                 let client = share_address(address.ip());
-                let answer = answer(stream, client, router.clone(), tls.clone());
-                let task = open.spawn(answer);
+                let task = open.spawn(answer(stream, client, router.clone(), tls.clone()));
                 oldest_first.push(Connection { client, task });
                 if oldest_first.len() > CONNECTIONS_MAX {
                     close_one(&mut oldest_first);
                 }
-                // Each connection of a burst gets a turn before later ones push it out.
+                // In a burst, each connection gets a turn before later ones close it.
                 yield_now().await;
             }
             Err(error) => {
@@ -114,7 +110,7 @@ pub(super) async fn serve(
     }
 }
 
-/// Closes the oldest connection of those clients that have most, so that a client with few keeps its own.
+/// Closes the oldest connection among the clients with most connections, so that other clients keep theirs.
 fn close_one(oldest_first: &mut Vec<Connection>) {
     let mut counts: BTreeMap<IpAddr, usize> = BTreeMap::new();
     for connection in &*oldest_first {
@@ -132,7 +128,7 @@ fn close_one(oldest_first: &mut Vec<Connection>) {
 /// Answers one request.
 async fn answer(stream: TcpStream, client: IpAddr, router: Router, tls: Option<TlsAcceptor>) {
     let more = MoreTime::default();
-    let answered = async {
+    let responding = async {
         let Some(tls) = tls else {
             return respond(stream, client, router, &more).await;
         };
@@ -140,11 +136,11 @@ async fn answer(stream: TcpStream, client: IpAddr, router: Router, tls: Option<T
             respond(stream, client, router, &more).await;
         }
     };
-    // A client that is slow, leaves or sends no valid request loses its connection; the host has nothing to do.
-    let mut answered = pin!(answered);
-    let in_time = timeout(CONNECTION_TIMEOUT, answered.as_mut()).await;
+    // Slow clients and invalid requests only lose their connection.
+    let mut responding = pin!(responding);
+    let in_time = timeout(CONNECTION_TIMEOUT, responding.as_mut()).await;
     if let (Err(_), Some(time)) = (in_time, more.0.get()) {
-        drop(timeout(*time, answered).await);
+        drop(timeout(*time, responding).await);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Heartbeats of the parts of the host that must never block.
+//! Heartbeats from parts of the host that must never block.
 
 use std::{
     sync::{Arc, Weak},
@@ -9,23 +9,23 @@ use parking_lot::Mutex;
 
 use super::Check;
 
-/// The set of expected heartbeats.
+/// All expected heartbeats.
 #[derive(Clone, Default)]
 pub struct Heartbeats(Arc<Mutex<Vec<Sender>>>);
 
-/// The expectation for one sender.
+/// An expected sender.
 struct Sender {
     name: String,
     patience: Duration,
-    /// The time of the last heartbeat, as long as the sender is held.
+    /// The last heartbeat, while the sender exists.
     last: Weak<Mutex<Instant>>,
 }
 
-/// A sender of heartbeats; as long as it is held, silence fails the check.
+/// Sends heartbeats. While it exists, silence fails the check.
 pub struct Heartbeat(Arc<Mutex<Instant>>);
 
 impl Heartbeats {
-    /// Expects a heartbeat at least once per `patience`, from now on.
+    /// Expects a heartbeat at least once per `patience` from now on.
     pub fn expect(&self, name: impl Into<String>, patience: Duration) -> Heartbeat {
         let last = Arc::new(Mutex::new(Instant::now()));
         let mut senders = self.0.lock();
@@ -38,18 +38,20 @@ impl Heartbeats {
         Heartbeat(last)
     }
 
-    /// Returns one check per sender, which fails after a silence longer than its `patience`.
+    /// Returns one check per sender, which fails after silence longer than `patience`.
     pub fn checks(&self) -> Vec<Check> {
         let senders = self.0.lock();
-        let checks = senders.iter().filter_map(|sender| {
-            let silent = sender.last.upgrade()?.lock().elapsed();
-            let is_late = silent > sender.patience;
-            Some(Check {
-                name: sender.name.clone(),
-                problem: is_late.then(|| format!("no heartbeat for {} s", silent.as_secs())),
+        senders
+            .iter()
+            .filter_map(|sender| {
+                let silence = sender.last.upgrade()?.lock().elapsed();
+                Some(Check {
+                    name: sender.name.clone(),
+                    problem: (silence > sender.patience)
+                        .then(|| format!("no heartbeat for {} s", silence.as_secs())),
+                })
             })
-        });
-        checks.collect()
+            .collect()
     }
 }
 
@@ -65,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn silence_is_a_problem_as_long_as_the_beat_is_held() {
+    fn silence_is_a_problem_while_the_sender_exists() {
         let heartbeats = Heartbeats::default();
         let patient = heartbeats.expect("patient", Duration::from_mins(1));
         let silent = heartbeats.expect("silent", Duration::ZERO);

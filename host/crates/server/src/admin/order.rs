@@ -1,4 +1,4 @@
-//! Orders of recordings: the request to `/debug/recordings`, and its answer of one recording per line.
+//! Recording orders: the request to `/debug/recordings`, and its answer with one recording per line.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -11,21 +11,21 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-/// The most recordings of an order to a host. Chosen, not measured; their bytes have a limit of their own.
+/// The maximum number of recordings per order; their bytes have another limit.
 pub const RECORDINGS_MAX: u32 = 100;
 
-/// The longest time of an order to a host, in seconds. Chosen: an order that is forgotten ends by itself.
+/// The maximum duration of an order, in seconds, so that forgotten orders end.
 pub const RECORDING_SECONDS_MAX: u64 = 3600;
 
-/// An order of recordings.
+/// An order to record calls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RecordingOrder {
     /// The calls to record.
     pub of: RecordingTarget,
-    /// The number of recordings, 1 to [`RECORDINGS_MAX`].
+    /// Number of recordings, 1 to [`RECORDINGS_MAX`].
     pub number: u32,
-    /// The time of the order in seconds, 1 to [`RECORDING_SECONDS_MAX`].
+    /// Duration of the order in seconds, 1 to [`RECORDING_SECONDS_MAX`].
     pub seconds: u64,
 }
 
@@ -37,22 +37,22 @@ pub enum RecordingTarget {
     Parent(ParentName),
     /// The next calls of a plugin that end with a fault.
     Faults {
-        /// The name of the plugin.
+        /// The plugin's name.
         plugin: String,
     },
 }
 
-/// The reason for which an order is refused.
+/// Why the host refuses an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OrderRefusal {
-    /// No active plugin has the name, or the parent.
+    /// No active plugin has this name or parent.
     Unknown(String),
-    /// The calls must not be recorded, or there are too many orders.
+    /// The host must not record these calls, or has too many orders.
     Refused(String),
 }
 
 impl RecordingOrder {
-    /// Parses a request; the error names the remedy.
+    /// Parses a request.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let order: Self = serde_json::from_str(text)
             .map_err(|error| format!("failed to parse the order: {error}"))?;
@@ -63,13 +63,13 @@ impl RecordingOrder {
         })
     }
 
-    /// Returns the time of the order.
+    /// Returns the duration.
     pub const fn time(&self) -> Duration {
         Duration::from_secs(self.seconds)
     }
 }
 
-/// Returns a body with a line for each recording, which ends with the channel or at a time.
+/// Returns a body with one line per recording, until the channel closes or the time is over.
 pub(super) fn lines(from: mpsc::Receiver<String>, until: Instant) -> Body {
     Body::from_stream(stream::unfold(from, move |mut from| async move {
         let recording = timeout_at(until, from.recv()).await.ok()??;

@@ -11,7 +11,7 @@ use super::{
     *,
 };
 
-/// A source of answers that a test sets.
+/// Shows what a test sets.
 struct Fixed {
     problem: Mutex<Option<String>>,
     filter: Mutex<String>,
@@ -103,7 +103,7 @@ fn args(port: u16) -> AdminArgs {
     }
 }
 
-/// The status and the body of an answer.
+/// The response's status and body.
 fn ask(admin: &Admin, method: &str, path: &str, body: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(admin.address()).unwrap();
     let length = body.len();
@@ -152,7 +152,8 @@ fn debug_endpoints_exist_only_if_enabled() {
     );
     assert_eq!(ask(&admin, "GET", "/debug/state", "").0, 404);
     assert_eq!(ask(&admin, "PUT", "/debug/log", "debug").0, 404);
-    let (web, other) = ("/debug/plans/web", "/debug/plans/other");
+    let web = "/debug/plans/web";
+    let other = "/debug/plans/other";
     assert_eq!(ask(&admin, "GET", web, ""), (404, String::new()));
     let (admin, _) = start(true);
     let (status, body) = ask(&admin, "GET", "/debug/state", "");
@@ -161,7 +162,7 @@ fn debug_endpoints_exist_only_if_enabled() {
     let (status, body) = ask(&admin, "GET", other, "");
     assert_eq!(status, 404);
     assert!(
-        body.starts_with("no candidate of this Plugin waits"),
+        body.starts_with("this host has no waiting candidate"),
         "{body}"
     );
     assert_eq!(
@@ -243,7 +244,7 @@ fn idle_connections_above_the_maximum_are_closed_for_new_ones() {
     assert!(begin.elapsed() < HEADER_TIMEOUT, "closed by the timeout");
 }
 
-/// Opens a connection from an address of this machine.
+/// Connects from this local address.
 fn connect_from(source: [u8; 4], admin: &Admin) -> TcpStream {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
@@ -251,8 +252,11 @@ fn connect_from(source: [u8; 4], admin: &Admin) -> TcpStream {
         .unwrap();
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind(SocketAddr::from((source, 0))).unwrap();
-    let stream = runtime.block_on(socket.connect(admin.address())).unwrap();
-    let stream = stream.into_std().unwrap();
+    let stream = runtime
+        .block_on(socket.connect(admin.address()))
+        .unwrap()
+        .into_std()
+        .unwrap();
     stream.set_nonblocking(false).unwrap();
     stream
 }
@@ -280,7 +284,7 @@ fn a_client_that_sends_no_complete_header_is_closed() {
     assert!(is_closed(&slow, 5 * HEADER_TIMEOUT));
 }
 
-/// A source of answers whose liveness check panics.
+/// Panics in the liveness check.
 struct Panicking;
 
 impl StatusProvider for Panicking {
@@ -325,8 +329,10 @@ impl StatusProvider for Panicking {
 async fn a_host_ends_with_the_thread() {
     let started = tokio::task::spawn_blocking(|| Admin::start(args(0), Arc::new(Panicking)));
     let admin = started.await.unwrap().unwrap().unwrap();
-    let mut client = TcpStream::connect(admin.address()).unwrap();
-    client.write_all(b"GET /livez HTTP/1.1\r\n\r\n").unwrap();
+    TcpStream::connect(admin.address())
+        .unwrap()
+        .write_all(b"GET /livez HTTP/1.1\r\n\r\n")
+        .unwrap();
     let host = admin.run_host(pending());
     let ended = tokio::time::timeout(Duration::from_secs(30), host);
     let error = ended.await.expect("the host should end").unwrap_err();
@@ -362,7 +368,7 @@ fn a_dropped_server_stops_listening() {
     assert!(TcpStream::connect(address).is_err());
 }
 
-/// The message of a start with these files.
+/// Returns the error message for these files.
 fn rejected(certificate: &str, key: &str) -> String {
     let directory = tempfile::tempdir().unwrap();
     let place = |name: &str, text: &str| {
@@ -389,7 +395,8 @@ fn an_unusable_certificate_is_named_with_its_file_and_a_remedy() {
         format!("-----BEGIN {label}-----\n{text}\n-----END {label}-----\n")
     };
     let made = || rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let (one, other) = (made(), made());
+    let one = made();
+    let other = made();
     let certificate = pem("CERTIFICATE", one.cert.der());
     let key = pem("PRIVATE KEY", &one.signing_key.serialize_der());
     let foreign = pem("PRIVATE KEY", &other.signing_key.serialize_der());

@@ -1,7 +1,7 @@
-//! The certificate of the admin server: that of the user, read again when its files change, or one made at the start.
+//! The admin server's certificate: the user's, reloaded when its files change, or a self-signed one.
 //!
-//! The made one proves nothing, but its channel hides the tokens of callers from those who only listen. It has no end,
-//! because it lives as long as the process.
+//! The self-signed one proves nothing, but the encryption hides callers' tokens from listeners. It never expires, because
+//! it lives only as long as the process.
 
 use std::{
     fs,
@@ -28,18 +28,18 @@ use tracing::{info, warn};
 use crate::args::CertificateFiles;
 use innkeeper_model::error_chain;
 
-/// Interval of the search for changed files. Mounted Secrets change about a minute after their objects, and certificates
-/// are replaced long before their end.
+/// Interval of checks for changed files. Mounted Secrets lag their objects by about a minute, and certificates are renewed
+/// long before they expire.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The name in a made certificate.
-const MADE_FOR: &str = "localhost";
+/// The name in a self-signed certificate.
+const SELF_SIGNED_NAME: &str = "localhost";
 
-/// A certificate that cannot be used.
+/// Why a certificate cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     /// A file cannot be read.
-    #[error("failed to read {}: give readable files by --admin-tls-cert and --admin-tls-key", path.display())]
+    #[error("failed to read {}: give readable files with --admin-tls-cert and --admin-tls-key", path.display())]
     Read {
         /// The file.
         path: PathBuf,
@@ -47,7 +47,7 @@ pub(super) enum Error {
         #[source]
         source: std::io::Error,
     },
-    /// A file has no certificate, or no key, in PEM form.
+    /// A file contains no certificate or key in PEM form.
     #[error("failed to parse {}: it must contain {content} in PEM form", path.display())]
     Parse {
         /// The file.
@@ -58,7 +58,7 @@ pub(super) enum Error {
         #[source]
         source: pem::Error,
     },
-    /// The key does not belong to the certificate, or is of an unknown sort.
+    /// The key does not belong to the certificate, or has an unknown type.
     #[error(
         "failed to use the key {} with the certificate {}: give the key of this certificate (RSA, P-256, P-384 or Ed25519)",
         files.key.display(), files.certificate.display()
@@ -70,22 +70,22 @@ pub(super) enum Error {
         #[source]
         source: rustls::Error,
     },
-    /// No certificate can be made.
-    #[error("failed to make a certificate: give one by --admin-tls-cert and --admin-tls-key")]
-    Make(#[source] rcgen::Error),
-    /// The made certificate cannot be used.
+    /// Creating a self-signed certificate failed.
+    #[error("failed to create a certificate: give one with --admin-tls-cert and --admin-tls-key")]
+    Create(#[source] rcgen::Error),
+    /// The self-signed certificate cannot be used.
     #[error("failed to set up TLS for the admin server")]
     SetUp(#[source] rustls::Error),
 }
 
-/// The texts of the files.
+/// The content of the files.
 #[derive(Clone, PartialEq, Eq)]
 struct Pair {
     certificate: Vec<u8>,
     key: Vec<u8>,
 }
 
-/// The certificate in use.
+/// The current certificate.
 #[derive(Debug)]
 struct Certificate(RwLock<Arc<CertifiedKey>>);
 
@@ -95,29 +95,30 @@ impl ResolvesServerCert for Certificate {
     }
 }
 
-/// The TLS of the admin server.
+/// TLS for the admin server.
 pub(super) struct Tls {
     certificate: Arc<Certificate>,
     acceptor: TlsAcceptor,
     source: Option<Source>,
 }
 
-/// The files with their last seen texts.
+/// The files and their last content.
 struct Source {
     files: CertificateFiles,
-    seen: Pair,
+    content: Pair,
 }
 
 impl Tls {
-    /// Reads the certificate, or makes one.
+    /// Reads the certificate, or creates one.
     pub(super) fn new(files: Option<CertificateFiles>) -> Result<Self, Error> {
         let provider = Arc::new(ring::default_provider());
         let (first, source) = match files {
             Some(files) => {
-                let seen = Pair::read(&files)?;
-                (seen.parse(&files, &provider)?, Some(Source { files, seen }))
+                let content = Pair::read(&files)?;
+                let certificate = content.parse(&files, &provider)?;
+                (certificate, Some(Source { files, content }))
             }
-            None => (make(&provider)?, None),
+            None => (self_signed(&provider)?, None),
         };
         let certificate = Arc::new(Certificate(RwLock::new(Arc::new(first))));
         let resolver: Arc<dyn ResolvesServerCert> = certificate.clone();
@@ -133,14 +134,13 @@ impl Tls {
         })
     }
 
-    /// The acceptor of connections.
+    /// Accepts connections.
     pub(super) fn acceptor(&self) -> TlsAcceptor {
         self.acceptor.clone()
     }
 
-    /// Replaces the certificate whenever its files have changed. An unusable one is reported once, and the last good one
-    /// stays in use.
-    pub(super) async fn follow(self) {
+    /// Replaces the certificate whenever its files change. Reports an unusable one once, and keeps the last good one.
+    pub(super) async fn reload(self) {
         let Some(mut source) = self.source else {
             return;
         };
@@ -150,12 +150,12 @@ impl Tls {
         loop {
             ticks.tick().await;
             let files = source.files.clone();
-            // A file system that hangs must not hold up the probes.
+            // A hanging file system must not block probes.
             let Ok(read) = spawn_blocking(move || Pair::read(&files)).await else {
                 return;
             };
             let renewed = read.and_then(|pair| {
-                let is_new = pair != source.seen;
+                let is_new = pair != source.content;
                 let parse = || pair.parse(&source.files, &provider);
                 let parsed = is_new.then(parse).transpose()?;
                 Ok(parsed.map(|certificate| (pair, certificate)))
@@ -164,16 +164,16 @@ impl Tls {
                 Ok(None) => reported = None,
                 Ok(Some((pair, certificate))) => {
                     *self.certificate.0.write() = Arc::new(certificate);
-                    source.seen = pair;
+                    source.content = pair;
                     reported = None;
-                    info!("the certificate of the admin server was replaced");
+                    info!("replaced the admin server's certificate");
                 }
                 Err(error) => {
                     let error = error_chain(&error).to_string();
                     if reported.as_ref() != Some(&error) {
                         warn!(
                             error,
-                            "the last certificate of the admin server stays in use"
+                            "failed to replace the admin server's certificate: the last one stays in use"
                         );
                         reported = Some(error);
                     }
@@ -226,10 +226,10 @@ impl Pair {
     }
 }
 
-/// Makes a certificate that is signed by its own key.
-fn make(provider: &CryptoProvider) -> Result<CertifiedKey, Error> {
-    let made = rcgen::generate_simple_self_signed([MADE_FOR.to_owned()]).map_err(Error::Make)?;
-    let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
-    let chain = vec![made.cert.der().clone()];
+fn self_signed(provider: &CryptoProvider) -> Result<CertifiedKey, Error> {
+    let pair =
+        rcgen::generate_simple_self_signed([SELF_SIGNED_NAME.to_owned()]).map_err(Error::Create)?;
+    let key = PrivatePkcs8KeyDer::from(pair.signing_key.serialize_der());
+    let chain = vec![pair.cert.der().clone()];
     CertifiedKey::from_der(chain, key.into(), provider).map_err(Error::SetUp)
 }

@@ -1,6 +1,6 @@
-//! Bearer tokens that change: those of a file, and those that a command prints.
+//! Changing bearer tokens, from a file or a command.
 //!
-//! All clients of a process share them, so a command runs once for each token.
+//! All clients of a process share them, so a command runs once per token.
 
 use std::{
     fs, io,
@@ -22,40 +22,40 @@ use tower::{BoxError, Service};
 
 use super::exec;
 
-/// The time for which a token of a file is used, as by client-go.
+/// How long a token from a file is used, as in client-go.
 const FILE_PERIOD: SignedDuration = SignedDuration::from_mins(1);
 
-/// The time before its end at which a token is replaced, so that no request carries one that ends on the way.
+/// How long before its expiry a token is replaced, so that it does not expire in flight.
 const EXPIRES_EARLY: SignedDuration = SignedDuration::from_secs(10);
 
-/// The failure to get a token.
+/// Why there is no token.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
-    /// The file of `tokenFile` in the kubeconfig is missing or unreadable.
+    /// The kubeconfig's `tokenFile` is missing or unreadable.
     #[error("failed to read the token file {}", path.display())]
     ReadFile {
         path: PathBuf,
         #[source]
         source: io::Error,
     },
-    /// The file of `tokenFile` in the kubeconfig has no token.
+    /// The kubeconfig's `tokenFile` is empty.
     #[error("the token file {} is empty", path.display())]
     EmptyFile { path: PathBuf },
     #[error(transparent)]
     Exec(#[from] exec::Error),
-    /// A token has a line break or another control character.
+    /// A token contains a control character.
     #[error("the token has characters that no token has")]
     Token(#[source] InvalidHeaderValue),
-    /// The host ended while the command of a kubeconfig ran.
+    /// The host ended while a kubeconfig's command ran.
     #[error("the command was not run to its end")]
     Aborted,
 }
 
-/// The source of a token, and its last one.
+/// A token and its source.
 pub(super) struct ChangingToken {
     source: TokenSource,
     token: Mutex<Token>,
-    /// Held while the token is replaced.
+    /// Locked while the token is replaced.
     turn: Turn<()>,
 }
 
@@ -66,7 +66,7 @@ enum TokenSource {
 
 struct Token {
     header: HeaderValue,
-    /// The time at which it ends; none if it never does.
+    /// None if the token never expires.
     expires: Option<Timestamp>,
 }
 
@@ -77,7 +77,7 @@ impl Token {
         Ok(Self { header, expires })
     }
 
-    /// Reads the token of a file without the space around it, which editors and shells leave.
+    /// Reads a file without surrounding space, which editors and shells leave.
     fn read(path: &PathBuf) -> Result<Self, Error> {
         let text = fs::read_to_string(path).map_err(|source| Error::ReadFile {
             path: path.clone(),
@@ -100,14 +100,13 @@ impl Token {
 }
 
 impl ChangingToken {
-    /// Reads the token of a file.
-    pub(super) fn of_file(path: PathBuf) -> Result<Self, Error> {
+    pub(super) fn from_file(path: PathBuf) -> Result<Self, Error> {
         let token = Token::read(&path)?;
         Ok(Self::new(TokenSource::File(path), token))
     }
 
-    /// Takes over the token that a command has printed.
-    pub(super) fn of_exec(exec: ExecConfig, printed: &exec::Printed) -> Result<Self, Error> {
+    /// Uses the token that the command printed first.
+    pub(super) fn from_exec(exec: ExecConfig, printed: &exec::Printed) -> Result<Self, Error> {
         let token = Token::printed(printed)?;
         Ok(Self::new(TokenSource::Exec(Arc::new(exec)), token))
     }
@@ -128,7 +127,7 @@ impl ChangingToken {
         self.token.lock().header.clone()
     }
 
-    /// Replaces the token, unless another client has done so meanwhile.
+    /// Replaces the token, unless another client already has.
     async fn replace(self: Arc<Self>) -> Result<(), Error> {
         let _turn = self.turn.lock().await;
         if !self.is_due() {
@@ -137,13 +136,14 @@ impl ChangingToken {
         match &self.source {
             TokenSource::File(path) => match Token::read(path) {
                 Ok(token) => *self.token.lock() = token,
-                // The last token may still be good: some remove the file once it was read.
+                // The last token may still be valid: some tools remove the file once it was read.
                 Err(_) => self.token.lock().expires = Some(Timestamp::now() + FILE_PERIOD),
             },
             TokenSource::Exec(exec) => {
                 let exec = Arc::clone(exec);
-                let printed = spawn_blocking(move || exec::run(&exec)).await;
-                let printed = printed.map_err(|_| Error::Aborted)??;
+                let printed = spawn_blocking(move || exec::run_command(&exec))
+                    .await
+                    .map_err(|_| Error::Aborted)??;
                 *self.token.lock() = Token::printed(&printed)?;
             }
         }
@@ -151,12 +151,12 @@ impl ChangingToken {
     }
 }
 
-/// A service whose requests carry the token.
+/// Adds the token to requests.
 pub struct Authorized<S> {
     inner: S,
     credentials: Option<Arc<ChangingToken>>,
     replacing: Option<BoxFuture<'static, Result<(), Error>>>,
-    /// The failure for the next request. A service that is never ready would end the client.
+    /// The next request's failure. An error from `poll_ready` would end the client.
     failure: Option<Error>,
 }
 
@@ -189,9 +189,9 @@ where
             self.replacing = Some(Arc::clone(credentials).replace().boxed());
         }
         if let Some(replacing) = &mut self.replacing {
-            let replaced = ready!(replacing.poll_unpin(context));
+            let result = ready!(replacing.poll_unpin(context));
             self.replacing = None;
-            self.failure = replaced.err();
+            self.failure = result.err();
         }
         self.inner.poll_ready(context)
     }
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_of_a_file_has_no_space_around_it() {
+    fn a_token_from_a_file_has_no_surrounding_space() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("token");
         let read = |text: &str| {
@@ -237,20 +237,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_token_that_is_due_is_read_again_and_else_kept() {
+    async fn a_token_is_reloaded_only_when_it_is_due() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("token");
         fs::write(&path, "first\n").unwrap();
-        let credentials = Arc::new(ChangingToken::of_file(path.clone()).unwrap());
+        let credentials = Arc::new(ChangingToken::from_file(path.clone()).unwrap());
         fs::write(&path, "second\n").unwrap();
         Arc::clone(&credentials).replace().await.unwrap();
         assert_eq!(credentials.header(), "Bearer first");
-        let end = || credentials.token.lock().expires = Some(Timestamp::UNIX_EPOCH);
-        end();
+        let expire = || credentials.token.lock().expires = Some(Timestamp::UNIX_EPOCH);
+        expire();
         Arc::clone(&credentials).replace().await.unwrap();
         assert_eq!(credentials.header(), "Bearer second");
         fs::remove_file(&path).unwrap();
-        end();
+        expire();
         Arc::clone(&credentials).replace().await.unwrap();
         assert_eq!(credentials.header(), "Bearer second");
         assert!(!credentials.is_due());

@@ -1,6 +1,6 @@
-//! Commands that print credentials, with the rules of `kubectl`.
+//! Commands that print credentials, as in `kubectl`.
 //!
-//! Their standard output has tokens and keys, so no message quotes it.
+//! No message quotes their standard output, because it has tokens and keys.
 
 use std::{
     io::{self, IsTerminal as _, stdin},
@@ -13,33 +13,33 @@ use kube::config::{ExecConfig, ExecInteractiveMode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// The only format of the output that takes no interactive mode.
+/// The only format without a required interactive mode.
 const FIRST_FORMAT: &str = "client.authentication.k8s.io/v1beta1";
 
 const FORMATS: [&str; 2] = ["client.authentication.k8s.io/v1", FIRST_FORMAT];
 
-/// The failure to get credentials from a command.
+/// Why a command gave no credentials.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
-    /// A field of `exec` in the kubeconfig is missing or unknown.
+    /// A field of the kubeconfig's `exec` is missing or unknown.
     #[error("{0}")]
     Config(String),
-    /// The command of `exec` in the kubeconfig does not start.
+    /// The command does not start.
     #[error("failed to run the command {command}: {cause}{}", hinted(.hint.as_deref()))]
     Start {
         command: String,
         cause: io::Error,
         hint: Option<String>,
     },
-    /// The command of `exec` in the kubeconfig failed.
+    /// The command failed.
     #[error("the command {command} ended with {status}: its messages are on standard error")]
     Failed { command: String, status: ExitStatus },
-    /// The command of `exec` in the kubeconfig printed no credentials in the format of its `apiVersion`.
+    /// The command printed no credentials in the format of its `apiVersion`.
     #[error("the output of the command {command} {problem}")]
     Output { command: String, problem: String },
 }
 
-/// The credentials that a command has printed.
+/// Credentials from a command.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Printed {
@@ -52,7 +52,7 @@ pub(super) struct Printed {
 }
 
 /// Runs the command and returns its credentials. Blocks.
-pub(super) fn run(exec: &ExecConfig) -> Result<Printed, Error> {
+pub(super) fn run_command(exec: &ExecConfig) -> Result<Printed, Error> {
     let command = check(exec)?;
     let is_interactive = match &exec.interactive_mode {
         Some(ExecInteractiveMode::Never) => false,
@@ -126,7 +126,7 @@ fn check(exec: &ExecConfig) -> Result<&str, Error> {
     Ok(command)
 }
 
-/// Returns the request, which a command finds in its environment.
+/// Returns the request in the command's environment.
 fn request(exec: &ExecConfig, is_interactive: bool) -> Value {
     let mut spec = json!({"interactive": is_interactive});
     if let Some(cluster) = exec.cluster.as_ref().filter(|_| exec.provide_cluster_info) {
@@ -135,7 +135,7 @@ fn request(exec: &ExecConfig, is_interactive: bool) -> Value {
     json!({"kind": "ExecCredential", "apiVersion": exec.api_version, "spec": spec})
 }
 
-/// Reads the output in the format of the request; returns the problem without any text of it.
+/// Parses the output. Errors quote nothing from it.
 fn parse(output: &[u8], format: &str) -> Result<Printed, String> {
     let unreadable = || "is no ExecCredential".to_owned();
     let text = str::from_utf8(output).map_err(|_| unreadable())?;
@@ -148,9 +148,11 @@ fn parse(output: &[u8], format: &str) -> Result<Printed, String> {
     if document.get("apiVersion").and_then(Value::as_str) != Some(format) {
         return Err(format!("has another apiVersion than {format}"));
     }
-    let status = document.get_mut("status").map(Value::take);
-    let status = status.filter(|status| !status.is_null());
-    let mut status = status.ok_or_else(|| "has no status".to_owned())?;
+    let mut status = document
+        .get_mut("status")
+        .map(Value::take)
+        .filter(|status| !status.is_null())
+        .ok_or_else(|| "has no status".to_owned())?;
     if let Value::Object(fields) = &mut status {
         fields.retain(|_, value| !value.is_null());
     }
@@ -168,8 +170,10 @@ fn parse(output: &[u8], format: &str) -> Result<Printed, String> {
     if token.is_empty() && certificate.is_empty() {
         return Err("has neither a token nor a certificate".to_owned());
     }
-    let expires = printed.expiration_timestamp.as_deref().map(str::parse);
-    printed.expires = expires
+    printed.expires = printed
+        .expiration_timestamp
+        .as_deref()
+        .map(str::parse)
         .transpose()
         .map_err(|_: jiff::Error| "has an unreadable expirationTimestamp".to_owned())?;
     Ok(printed)

@@ -1,4 +1,4 @@
-//! The kubeconfig, read with the rules of `kubectl`, and the configuration of clients that follows from it.
+//! Reads the kubeconfig as `kubectl` does, and configures clients.
 
 use std::{env, io, path::PathBuf, sync::Arc};
 
@@ -13,16 +13,14 @@ use tokio::task::spawn_blocking;
 use super::{ChangingToken, ClientConfig, Proxy, exec};
 use crate::args::ConnectionArgs;
 
-/// The remedy for an unusable kubeconfig.
 const REMEDY: &str = "repair it, or give another by --kubeconfig or KUBECONFIG";
 
-/// The failure if there is no kubeconfig, and the host does not run in a cluster.
 const NO_CLUSTER: &str = "found no cluster: give --kubeconfig FILE, set KUBECONFIG, or run in a Pod with a service account";
 
-/// The providers of `auth-provider` that need no command.
+/// The only `auth-provider` without a command.
 const PROVIDER: &str = "oidc";
 
-/// A kubeconfig and a description of its place.
+/// A kubeconfig and where it comes from.
 struct FoundKubeconfig {
     from: String,
     kubeconfig: Kubeconfig,
@@ -32,15 +30,15 @@ struct FoundKubeconfig {
 struct Selected<'a> {
     context: &'a str,
     cluster: &'a Cluster,
-    /// The name of the user; none if the context has none.
+    /// The user's name.
     user: Option<&'a str>,
     credentials: Option<&'a AuthInfo>,
 }
 
-/// Returns the client configuration of the API server.
+/// Returns the client configuration for the API server.
 ///
-/// The first existing source counts: the flag, `$KUBECONFIG`, `~/.kube/config`, the Pod's service account.
-/// Fails if that source is invalid, or if none exists.
+/// Uses the first existing source: the flag, `$KUBECONFIG`, `~/.kube/config`, the Pod's service account.
+/// Fails if this source is invalid, or if none exists.
 pub async fn client_config(connection: &ConnectionArgs) -> Result<ClientConfig, Failure> {
     let Some(source) = find(connection)? else {
         let config = kube::Config::incluster().or_fail(Exit::Usage, no_cluster())?;
@@ -52,7 +50,7 @@ pub async fn client_config(connection: &ConnectionArgs) -> Result<ClientConfig, 
     let proxy = proxy(&selected, &from)?;
     let authority = authority_file(selected.cluster);
     let user = selected.user.unwrap_or_default().to_owned();
-    // Nothing is sent in clear text, as by `kubectl`.
+    // Like `kubectl`, never sends credentials in clear text.
     let is_secure = is_secure(selected.cluster);
     if is_secure {
         check_user(&selected, &from)?;
@@ -61,10 +59,11 @@ pub async fn client_config(connection: &ConnectionArgs) -> Result<ClientConfig, 
         context: connection.context.clone(),
         ..KubeConfigOptions::default()
     };
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
-    let mut config = config.or_fail(Exit::Usage, unusable())?;
+    let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &options)
+        .await
+        .or_fail(Exit::Usage, unusable())?;
     config.proxy_url = None;
-    // As in a Pod: a replaced file is read again without a restart.
+    // Reloads a replaced file without a restart, as in a Pod.
     config.root_cert_file = authority;
     let credentials = if is_secure {
         let place = format!("the user \"{user}\" of the kubeconfig {from}");
@@ -81,8 +80,11 @@ pub async fn client_config(connection: &ConnectionArgs) -> Result<ClientConfig, 
 }
 
 fn no_cluster() -> String {
-    let files = named_files().unwrap_or_default();
-    let files: Vec<String> = files.iter().map(|it| it.display().to_string()).collect();
+    let files: Vec<String> = named_files()
+        .unwrap_or_default()
+        .iter()
+        .map(|file| file.display().to_string())
+        .collect();
     if files.is_empty() {
         return NO_CLUSTER.to_owned();
     }
@@ -92,14 +94,18 @@ fn no_cluster() -> String {
     )
 }
 
-/// Returns the configuration of a Pod.
+/// Returns a Pod's configuration.
 fn without_kubeconfig(mut config: kube::Config) -> Result<ClientConfig, Failure> {
-    let file = config.auth_info.token_file.take().map(PathBuf::from);
-    let credentials = file.map(ChangingToken::of_file).transpose();
-    let credentials = credentials.or_fail(
-        Exit::Usage,
-        "failed to use the service account of the Pod: mount its token",
-    )?;
+    let credentials = config
+        .auth_info
+        .token_file
+        .take()
+        .map(|file| ChangingToken::from_file(PathBuf::from(file)))
+        .transpose()
+        .or_fail(
+            Exit::Usage,
+            "failed to use the Pod's service account: mount its token",
+        )?;
     Ok(ClientConfig {
         config,
         credentials: credentials.map(Arc::new),
@@ -147,7 +153,7 @@ fn find(connection: &ConnectionArgs) -> Result<Option<FoundKubeconfig>, Failure>
     }
 }
 
-/// Returns the files of the variable; none if it is unset or empty. Empty names between separators are no files.
+/// Returns the files in the variable; none if it is unset or empty.
 #[expect(clippy::disallowed_methods, reason = "the variable belongs to kubectl")]
 fn named_files() -> Option<Vec<PathBuf>> {
     let names = env::var_os("KUBECONFIG").filter(|names| !names.is_empty())?;
@@ -155,7 +161,7 @@ fn named_files() -> Option<Vec<PathBuf>> {
     Some(files.collect())
 }
 
-/// Merges files; the first one to set a value wins. Missing files are skipped; none if all are missing.
+/// Merges files; the first to set a value wins. Skips missing files; none if all are missing.
 fn merged(files: &[PathBuf]) -> Result<Option<Kubeconfig>, KubeconfigError> {
     let mut merged: Option<Kubeconfig> = None;
     for file in files {
@@ -163,7 +169,6 @@ fn merged(files: &[PathBuf]) -> Result<Option<Kubeconfig>, KubeconfigError> {
             Err(error) if is_missing(&error) => continue,
             read => read?,
         };
-        // An empty value sets nothing.
         next.current_context = next.current_context.filter(|name| !name.is_empty());
         merged = Some(match merged {
             Some(before) => before.merge(next)?,
@@ -177,17 +182,17 @@ fn is_missing(error: &KubeconfigError) -> bool {
     matches!(error, KubeconfigError::ReadConfig(source, _) if source.kind() == io::ErrorKind::NotFound)
 }
 
-/// Returns the parts of the requested context, or without a request of the current one.
+/// Returns the parts of the requested or current context.
 fn select<'a>(
     kubeconfig: &'a Kubeconfig,
     context: Option<&'a str>,
     from: &str,
 ) -> Result<Selected<'a>, Failure> {
     let current = kubeconfig.current_context.as_deref();
-    let asked = context.or_else(|| current.filter(|name| !name.is_empty()));
+    let requested = context.or_else(|| current.filter(|name| !name.is_empty()));
     let mut contexts = kubeconfig.contexts.iter();
-    let Some(named) = contexts.find(|it| asked == Some(it.name.as_str())) else {
-        return Err(no_context(kubeconfig, asked, from));
+    let Some(named) = contexts.find(|context| requested == Some(context.name.as_str())) else {
+        return Err(no_context(kubeconfig, requested, from));
     };
     let context = &*named.name;
     let parts = named.context.as_ref();
@@ -200,15 +205,16 @@ fn select<'a>(
     let cluster_name = parts.map_or("", |parts| &*parts.cluster);
     let mut clusters = kubeconfig.clusters.iter();
     let cluster = clusters
-        .find(|it| it.name == cluster_name)
-        .and_then(|it| it.cluster.as_ref())
+        .find(|cluster| cluster.name == cluster_name)
+        .and_then(|cluster| cluster.cluster.as_ref())
         .ok_or_else(|| missing("cluster", cluster_name))?;
-    let user = parts.and_then(|Context { user, .. }| user.as_deref());
-    let user = user.filter(|name| !name.is_empty());
+    let user = parts
+        .and_then(|Context { user, .. }| user.as_deref())
+        .filter(|name| !name.is_empty());
     let mut users = kubeconfig.auth_infos.iter();
-    let found = users.find(|it| Some(&*it.name) == user);
+    let named_user = users.find(|info| Some(&*info.name) == user);
     if let Some(name) = user
-        && found.is_none()
+        && named_user.is_none()
         && is_secure(cluster)
     {
         return Err(missing("user", name));
@@ -217,27 +223,27 @@ fn select<'a>(
         context,
         cluster,
         user,
-        credentials: found.and_then(|it| it.auth_info.as_ref()),
+        credentials: named_user.and_then(|user| user.auth_info.as_ref()),
     })
 }
 
-fn no_context(kubeconfig: &Kubeconfig, asked: Option<&str>, from: &str) -> Failure {
-    let lacking = asked.map_or_else(
+fn no_context(kubeconfig: &Kubeconfig, requested: Option<&str>, from: &str) -> Failure {
+    let lacking = requested.map_or_else(
         || "no current context".to_owned(),
-        |asked| format!("no context \"{asked}\""),
+        |name| format!("no context \"{name}\""),
     );
     let contexts = kubeconfig.contexts.iter();
-    let known: Vec<&str> = contexts.map(|it| it.name.as_str()).collect();
-    let remedy = if known.is_empty() {
+    let names: Vec<&str> = contexts.map(|context| context.name.as_str()).collect();
+    let remedy = if names.is_empty() {
         "and another --kubeconfig, because it has no contexts".to_owned()
     } else {
-        known.join(" or --context ")
+        names.join(" or --context ")
     };
     let message = format!("the kubeconfig {from} has {lacking}: give --context {remedy}");
     Failure::new(Exit::Usage, message)
 }
 
-/// Checks that the selected user has credentials: `kubectl` asks for a name and a password otherwise.
+/// Checks that the user has credentials. Without any, `kubectl` would prompt for a password.
 fn check_user(selected: &Selected<'_>, from: &str) -> Result<(), Failure> {
     let Selected { context, user, .. } = selected;
     let Some(user) = user else {
@@ -266,11 +272,15 @@ fn check_user(selected: &Selected<'_>, from: &str) -> Result<(), Failure> {
 }
 
 fn is_secure(cluster: &Cluster) -> bool {
-    let server = cluster.server.as_deref().unwrap_or_default();
-    server.to_ascii_lowercase().starts_with("https://")
+    cluster
+        .server
+        .as_deref()
+        .unwrap_or_default()
+        .to_ascii_lowercase()
+        .starts_with("https://")
 }
 
-/// Returns the file with the authority of the API server; none if the kubeconfig contains the authority itself.
+/// Returns the API server's authority file; none if the kubeconfig contains the authority.
 fn authority_file(cluster: &Cluster) -> Option<PathBuf> {
     let file = cluster
         .certificate_authority
@@ -280,28 +290,34 @@ fn authority_file(cluster: &Cluster) -> Option<PathBuf> {
 }
 
 fn proxy(selected: &Selected<'_>, from: &str) -> Result<Option<Proxy>, Failure> {
-    let text = selected.cluster.proxy_url.as_deref();
-    let proxy = text
+    selected
+        .cluster
+        .proxy_url
+        .as_deref()
         .filter(|text| !text.is_empty())
         .map(Proxy::parse)
-        .transpose();
-    proxy.or_fail(
-        Exit::Usage,
-        format!(
-            "failed to use the proxy-url of the context \"{}\" of the kubeconfig {from}",
-            selected.context
-        ),
-    )
+        .transpose()
+        .or_fail(
+            Exit::Usage,
+            format!(
+                "failed to use the proxy-url of the context \"{}\" of the kubeconfig {from}",
+                selected.context
+            ),
+        )
 }
 
-/// Takes the credentials that change out of a configuration.
+/// Moves changing credentials out of a configuration.
 async fn credentials(
     config: &mut kube::Config,
     place: &str,
 ) -> Result<Option<Arc<ChangingToken>>, Failure> {
     let info = &mut config.auth_info;
     let unusable = || format!("failed to use {place}");
-    if let Some(provider) = info.auth_provider.as_ref().filter(|it| it.name != PROVIDER) {
+    if let Some(provider) = info
+        .auth_provider
+        .as_ref()
+        .filter(|provider| provider.name != PROVIDER)
+    {
         let message = format!(
             "failed to use {place}: it has the auth-provider \"{}\", which kubectl no longer knows either: use exec",
             provider.name
@@ -310,9 +326,9 @@ async fn credentials(
     }
     let has_other = info.auth_provider.is_some() || info.username.is_some();
     if let Some(file) = info.token_file.take().filter(|file| !file.is_empty()) {
-        // The file comes first; a token beside it counts where the file has none.
+        // The file wins; a token beside it is the fallback.
         let has_token = info.token.is_some();
-        return match ChangingToken::of_file(PathBuf::from(file)) {
+        return match ChangingToken::from_file(PathBuf::from(file)) {
             Ok(credentials) => {
                 info.token = None;
                 Ok(Some(Arc::new(credentials)))
@@ -327,17 +343,20 @@ async fn credentials(
     if has_other || info.token.is_some() {
         return Ok(None);
     }
-    run(config, command).await.or_fail(Exit::Usage, unusable())
+    run_command(config, command)
+        .await
+        .or_fail(Exit::Usage, unusable())
 }
 
-/// Runs the command of a user for the first time, and adds the certificate that it prints.
-async fn run(
+/// Runs a user's command for the first time, and adds the certificate that it prints.
+async fn run_command(
     config: &mut kube::Config,
     command: ExecConfig,
 ) -> Result<Option<Arc<ChangingToken>>, super::credentials::Error> {
     let exec = command.clone();
-    let printed = spawn_blocking(move || exec::run(&exec)).await;
-    let printed = printed.map_err(|_| super::credentials::Error::Aborted)??;
+    let printed = spawn_blocking(move || exec::run_command(&exec))
+        .await
+        .map_err(|_| super::credentials::Error::Aborted)??;
     if !printed.client_certificate_data.is_empty() {
         let fields = json!({
             "client-certificate-data": STANDARD.encode(&printed.client_certificate_data),
@@ -354,6 +373,6 @@ async fn run(
     if printed.token.is_empty() {
         return Ok(None);
     }
-    let credentials = ChangingToken::of_exec(command, &printed)?;
+    let credentials = ChangingToken::from_exec(command, &printed)?;
     Ok(Some(Arc::new(credentials)))
 }

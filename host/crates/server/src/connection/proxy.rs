@@ -1,11 +1,11 @@
-//! The proxy of a cluster in a kubeconfig, with the rules of `kubectl`.
+//! A kubeconfig's proxy, as in `kubectl`.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{HeaderValue, Uri, uri::Authority};
 use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
 use percent_encoding::percent_decode_str;
 
-/// The port of a SOCKS proxy whose address has none.
+/// The default port for SOCKS.
 const SOCKS_PORT: u16 = 1080;
 
 /// A proxy.
@@ -13,33 +13,33 @@ const SOCKS_PORT: u16 = 1080;
 pub(super) enum Proxy {
     /// HTTP CONNECT.
     Http(ProxyAddress),
-    /// HTTP CONNECT over TLS, under the certificate rules of the cluster.
+    /// HTTP CONNECT over TLS, verified like the cluster.
     Https(ProxyAddress),
     /// SOCKS 5, which resolves host names itself.
     Socks(SocksAddress),
 }
 
-/// The address of an HTTP proxy.
+/// An HTTP proxy's address.
 #[derive(Clone)]
 pub(super) struct ProxyAddress {
     uri: Uri,
     authorization: Option<HeaderValue>,
 }
 
-/// The address of a SOCKS proxy.
+/// A SOCKS proxy's address.
 #[derive(Clone)]
 pub(super) struct SocksAddress {
     uri: Uri,
     user: Option<(String, String)>,
 }
 
-/// The reason why `proxy-url` is unusable. It does not quote the address, which may have a password.
+/// Why `proxy-url` is unusable. Never quotes the address, which may have a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Error {
-    /// `proxy-url` in the kubeconfig does not parse.
+    /// `proxy-url` does not parse.
     #[error("it is not an address such as http://HOST:PORT")]
     Malformed,
-    /// `proxy-url` in the kubeconfig has a scheme that `kubectl` does not know either.
+    /// `kubectl` does not know the scheme either.
     #[error("it has the scheme \"{0}\": use http, https or socks5")]
     Scheme(String),
 }
@@ -138,8 +138,10 @@ mod tests {
     fn a_proxy_has_one_of_three_schemes_and_perhaps_a_user() {
         let shown = |text: &str| match Proxy::parse(text) {
             Ok(Proxy::Http(proxy) | Proxy::Https(proxy)) => {
-                let user = proxy.authorization.as_ref();
-                let user = user.map_or("", |value| value.to_str().unwrap());
+                let user = proxy
+                    .authorization
+                    .as_ref()
+                    .map_or("", |value| value.to_str().unwrap());
                 format!("{} {user}", proxy.uri)
             }
             Ok(Proxy::Socks(proxy)) => format!("{} {:?}", proxy.uri, proxy.user),

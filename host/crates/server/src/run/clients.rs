@@ -1,4 +1,4 @@
-//! The clients of the API server: one for reads, one for writes, one for the lease, so that none waits behind another.
+//! Separate API server clients for reads, writes and the lease, so that renewals never queue behind others; all counted.
 
 use std::{
     sync::Arc,
@@ -23,25 +23,25 @@ use crate::{
     connection::{ClientConfig, client_config},
 };
 
-/// The clients, created from one configuration.
+/// Creates clients with one configuration.
 pub(super) struct Clients {
     config: ClientConfig,
-    /// The unique holder identity of this process; none without a lease.
+    /// The process's unique holder identity; none without a lease.
     identity: Option<String>,
     metrics: Arc<Metrics>,
 }
 
 impl Clients {
-    /// Reads the client configuration of the cluster of a host.
+    /// Reads the client configuration for a host.
     pub(super) async fn for_host(args: &RunArgs, metrics: Arc<Metrics>) -> Result<Self, Failure> {
-        // A restarted container keeps its name but is another process: the random suffix tells them apart.
+        // A restarted container keeps its name; the random suffix tells the processes apart.
         let identity = args
             .elects_leader()
             .then(|| format!("{}_{:016x}", args.lease.identity, random_u64()));
         Self::new(&args.cluster.connection, identity, metrics).await
     }
 
-    /// Reads the client configuration of a cluster.
+    /// Reads a cluster's client configuration.
     pub(super) async fn new(
         connection: &ConnectionArgs,
         identity: Option<String>,
@@ -63,7 +63,7 @@ impl Clients {
         })
     }
 
-    /// Creates a client with its own connections; all its requests are counted.
+    /// Creates a client with separate connections, whose requests are counted.
     pub(super) fn client(&self) -> Result<kube::Client, Failure> {
         let counted = layer_fn(|inner| CountedClient {
             inner,
@@ -78,9 +78,10 @@ impl Clients {
         if !args.elects_leader() {
             return Ok((Claim::unlimited(), None));
         }
-        let (name, namespace) = (args.lease_name(), &args.cluster.host_namespace);
+        let name = args.lease_name();
+        let namespace = &args.cluster.host_namespace;
         let times = args.lease.times();
-        // Half, so that a renewal that hangs leaves time for a second one before the deadline.
+        // Half, so that a hanging renewal leaves time for a second one.
         let request_timeout = times.renew_deadline / 2;
         let client = self.client()?;
         let writer = Writer::new(client.clone(), Claim::unlimited()).with_deadline(request_timeout);
@@ -106,7 +107,7 @@ impl Clients {
     }
 }
 
-/// Returns the user agent, by which the audit log of the API server identifies this process.
+/// Returns the user agent, which identifies this process in the audit log.
 fn agent(identity: Option<&str>) -> HeaderValue {
     const NAME: &str = concat!("innkeeper/", env!("CARGO_PKG_VERSION"));
 
@@ -115,13 +116,13 @@ fn agent(identity: Option<&str>) -> HeaderValue {
         .unwrap_or(HeaderValue::from_static(NAME))
 }
 
-/// A client whose requests are counted.
+/// Counts requests.
 struct CountedClient<S> {
     inner: S,
     metrics: Arc<Metrics>,
 }
 
-/// A request in flight; counted on drop, so that a cancelled request counts as well.
+/// A request in flight. Counted on drop, so that cancelled requests count too.
 struct Sent {
     metrics: Arc<Metrics>,
     method: Method,
@@ -147,13 +148,13 @@ where
             method: request.method().clone(),
             status: None,
         };
-        let answer = self.inner.call(request);
+        let response = self.inner.call(request);
         async move {
-            // The future takes the whole guard: of a field alone it would take a copy.
+            // Captures the whole guard instead of a field.
             let mut sent = sent;
-            let answer = answer.await;
-            sent.status = answer.as_ref().ok().map(Response::status);
-            answer
+            let response = response.await;
+            sent.status = response.as_ref().ok().map(Response::status);
+            response
         }
         .boxed()
     }
@@ -161,7 +162,7 @@ where
 
 impl Drop for Sent {
     fn drop(&mut self) {
-        // The label value that client-go uses for a request without a response.
+        // As client-go labels requests without a response.
         let code = self.status.as_ref().map_or("<error>", StatusCode::as_str);
         self.metrics.request(self.method.as_str(), code);
     }
@@ -174,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_identity_that_is_no_valid_header_value_is_left_out() {
+    fn omits_an_identity_that_is_not_a_header_value() {
         let version = env!("CARGO_PKG_VERSION");
         assert_eq!(
             agent(Some("a_1")),
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_request_is_counted_also_one_that_was_given_up() {
+    async fn counts_every_request_even_a_cancelled_one() {
         let metrics = Arc::new(Metrics::new());
         let mut client = CountedClient {
             inner: Server,

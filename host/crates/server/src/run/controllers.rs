@@ -1,4 +1,4 @@
-//! The controllers of an active plugin.
+//! An active plugin's controllers.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -23,8 +23,8 @@ use tracing::warn;
 
 use super::{StatusRegistry, random_u64, tasks::joined};
 
-/// Runs the passes of a plugin until `stop` is cancelled, and then until the running passes have ended and their events
-/// are written.
+/// Runs a plugin's passes until `stop` is cancelled, and then until running passes have ended and their events are
+/// written.
 pub(super) async fn run_controllers(
     shared: &Shared,
     served: &Arc<Served>,
@@ -72,9 +72,9 @@ pub(super) async fn run_controllers(
     }
 }
 
-/// Keeps the memory of passes for the next start, also if this process is killed.
+/// Saves remembered passes regularly, in case this process is killed.
 async fn keep_passes(reconcilers: &[Arc<Reconciler>]) -> Infallible {
-    /// Chosen: the passes of a minute are cheap to repeat, and a file of 10,000 parents has 2 MB.
+    /// A minute's passes are cheap to repeat, and a file for 10,000 parents has 2 MB.
     const PERIOD: Duration = Duration::from_mins(1);
 
     loop {
@@ -88,7 +88,7 @@ async fn write_pass_files(reconcilers: &[Arc<Reconciler>]) {
     let write = move || {
         for reconciler in reconcilers {
             if let Err(error) = reconciler.keep_passes() {
-                warn!(%error, "failed to keep the memory of passes in the cache directory: until it succeeds, the next start calls the guests for all parents");
+                warn!(%error, "failed to save remembered passes in the cache directory: until it succeeds, the next start calls the guests for all parents");
             }
         }
     };
@@ -96,9 +96,9 @@ async fn write_pass_files(reconcilers: &[Arc<Reconciler>]) {
     drop(spawn_blocking(write).await);
 }
 
-/// Removes kinds from the inventory that the plugin no longer creates, once none of their objects is left.
+/// Removes kinds from the inventory that the plugin no longer creates, once their last object is gone.
 async fn prune_inventory(shared: &Shared, served: &Served) -> Infallible {
-    /// Chosen: an unused kind costs its watch at most this much longer.
+    /// An unused kind costs a watch this much longer.
     const PERIOD: Duration = Duration::from_secs(30);
 
     loop {

@@ -1,4 +1,4 @@
-//! The plugin files of the command line: loads them, and serves each with a task of its own.
+//! Loads the plugin files of the command line, and serves each in a separate task.
 
 use std::{num::NonZeroU32, path::PathBuf, sync::Arc, thread};
 
@@ -25,7 +25,7 @@ pub(super) struct LoadedFiles {
     pub(super) plugins: Vec<Loaded>,
 }
 
-/// Returns the resources that compiling a plugin may use on this machine.
+/// Returns the limits for compiling a plugin on this machine.
 fn compile_bounds() -> CompileBounds {
     let processors = thread::available_parallelism()
         .ok()
@@ -36,20 +36,19 @@ fn compile_bounds() -> CompileBounds {
     )
 }
 
-/// The default guest memory: half of the container's memory limit, because the cache needs the rest.
-/// None without such a limit.
-fn half_of_the_memory() -> Option<usize> {
+/// The default guest memory: half of the container's limit, because the cache needs the rest. None without a limit.
+fn half_the_memory() -> Option<usize> {
     let bytes = plugin::memory_bytes_max()? / 2;
     Some(usize::try_from(bytes).unwrap_or(usize::MAX))
 }
 
-/// Loads the plugins concurrently; reports and skips those that cannot be served.
+/// Loads the plugins concurrently; logs and skips those that cannot be served.
 pub(super) async fn load_all(args: &RunArgs) -> Result<LoadedFiles, Failure> {
     let settings = &args.plugins;
     let workers = settings.workers;
     let files = settings.files();
     let engine = Engine::new(&EngineSettings {
-        memory_together_bytes_max: settings.guest_memory_bytes_max.or_else(half_of_the_memory),
+        memory_together_bytes_max: settings.guest_memory_bytes_max.or_else(half_the_memory),
         pagemap_scan: plugin::swap_is_off(),
         ..EngineSettings::new(NonZeroU32::try_from(workers).unwrap_or(NonZeroU32::MAX))
     })
@@ -78,7 +77,7 @@ pub(super) async fn load_all(args: &RunArgs) -> Result<LoadedFiles, Failure> {
     });
     let mut loaded = Vec::new();
     let mut refused = Vec::new();
-    // In the order of the command line: it decides which of two plugins with the same parent kind is served.
+    // In command line order, which decides between plugins with the same parent kind.
     for (file, result) in files.iter().zip(join_all(loading).await) {
         match result.or_fail(Exit::Failure, tasks::TASK_ENDED)? {
             Ok(plugin) => loaded.push(plugin),
@@ -94,12 +93,12 @@ pub(super) async fn load_all(args: &RunArgs) -> Result<LoadedFiles, Failure> {
     for (path, error) in &refused {
         error!(file = %path.display(), error = %error_chain(error), "plugin is not served");
     }
-    // With a refused file, an unknown name is no error: the configuration or grants may be meant for that file.
+    // Otherwise an unknown name may be that of a refused file.
     if refused.is_empty() {
         check_configured(&context, &names)?;
     }
     if !args.serves_resources() {
-        // Otherwise the Plugins state theirs too.
+        // Plugins would add theirs later.
         cache.know_all_needs();
     }
     if admitted.is_empty() && !args.serves_resources() {
@@ -113,7 +112,7 @@ pub(super) async fn load_all(args: &RunArgs) -> Result<LoadedFiles, Failure> {
     })
 }
 
-/// Fails if `--config` or `--grants` names no plugin of the files.
+/// Fails if `--config` or `--grants` names an unknown plugin.
 fn check_configured(context: &LoaderContext, names: &[String]) -> Result<(), Failure> {
     let mut configured = context.configs.keys().chain(context.grants.keys());
     match configured.find(|name| !names.contains(name)) {
@@ -137,7 +136,7 @@ fn refusal_exit(refused: &[(PathBuf, plugins::Error)]) -> Exit {
     }
 }
 
-/// Serves one plugin until `stop` is requested; retries the installation while its failure may be temporary.
+/// Serves one plugin until `stop` is requested.
 pub(super) async fn serve(
     shared: Arc<Shared>,
     loaded: Loaded,
@@ -151,7 +150,7 @@ pub(super) async fn serve(
         never = standby::idle(&warm) => match never {},
         () = stop.first() => return Ok(()),
     };
-    // Only now: the plugin's own registrations keep the same watches alive.
+    // Only now, because the plugin's registrations keep the same watches alive.
     drop(warm);
     let Some(served) = served.map(Arc::new) else {
         return Ok(());
@@ -164,7 +163,7 @@ pub(super) async fn serve(
     }
 }
 
-/// Installs and registers a plugin; retries with backoff while the failure may be temporary.
+/// Installs and registers a plugin; retries temporary failures with backoff.
 async fn install(
     shared: &Arc<Shared>,
     loaded: &Loaded,
@@ -217,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plugin_files_that_cannot_be_used_are_a_usage_error_unless_another_attempt_may_succeed() {
+    fn unusable_plugin_files_are_a_usage_error_unless_a_retry_may_succeed() {
         let load = |source: artifact::Error| plugins::Error::Load {
             path: "a.wasm".into(),
             source: Box::new(source),

@@ -1,4 +1,4 @@
-//! The cluster's hash key: created once and kept in a Secret of the host's namespace.
+//! The cluster's hash key, created once and stored in a Secret in the host's namespace.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -20,13 +20,13 @@ use super::{
 /// The key in the Secret's data.
 const DATA_KEY: &str = "key";
 
-/// The length of the key in bytes: as long as the output of the hash.
+/// The key's length in bytes: that of the hash.
 pub(super) const LENGTH: usize = 32;
 
-/// A failure to read or create the hash key.
+/// Why there is no hash key.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
-    /// The Secret does not contain a key of the right length.
+    /// The Secret contains no key of the right length.
     #[error(
         "the Secret {namespace}/{HASH_KEY_SECRET} is invalid: restore the {LENGTH} bytes of data.{DATA_KEY} that the host created"
     )]
@@ -42,7 +42,7 @@ pub(super) enum Error {
     Write(#[from] Box<apply::Error>),
 }
 
-/// Reads the inventory and the hash key, and creates the missing ones.
+/// Reads or creates the inventory and the hash key. Retries temporary failures.
 pub(super) async fn prepare(
     cluster: &Cluster,
     writer: &Arc<Writer>,
@@ -70,7 +70,7 @@ pub(super) async fn prepare(
 }
 
 /// Reads the key, or creates it if plugins have created nothing yet (`may_create`).
-/// Returns none if the key is lost: a new key would change every hash that plugins have used, and prove no retained child.
+/// Returns none for a lost key: a new one would change all hashes that plugins have used, and prove no retained child.
 async fn obtain(
     cluster: &Cluster,
     writer: &Writer,
@@ -82,10 +82,10 @@ async fn obtain(
     }
     if !may_create {
         error!(
-            "the Secret {namespace}/{HASH_KEY_SECRET} is missing although plugins have created children: nothing is reconciled \
-            until it is restored; to use a new key, which changes every hash that plugins have used, leaves \
-            retained children to adoption, and makes hosts forget every status.history and load all Plugins from their \
-            sources, delete the ConfigMap {namespace}/{INVENTORY} and restart"
+            "the Secret {namespace}/{HASH_KEY_SECRET} is missing although plugins have created children: the host reconciles \
+            nothing until you restore it. To use a new key instead, delete the ConfigMap {namespace}/{INVENTORY} and \
+            restart: this changes all hashes that plugins have used, leaves retained children to adoption, and makes hosts \
+            forget each status.history and load all Plugins from their sources"
         );
         return Ok(None);
     }
@@ -98,34 +98,34 @@ async fn obtain(
             info!("created the hash key, Secret {namespace}/{HASH_KEY_SECRET}");
             Ok(Some(HashKey::new(key)))
         }
-        // Another host created the Secret between the read and this write: use its key.
+        // Another host created it after the read.
         Err(error) if error.kind == apply::ErrorKind::Exists => read(cluster, namespace).await,
         Err(error) => Err(Box::new(error).into()),
     }
 }
 
-/// Creates the namespace only if it is missing: a host in the cluster runs in it and needs no permission to create it.
+/// Creates a missing namespace. A host in the cluster runs in it, and needs no permission to create it.
 async fn ensure_namespace(
     cluster: &Cluster,
     writer: &Writer,
     namespace: &str,
 ) -> Result<(), Error> {
     let kind = Gvk::new("", "v1", "Namespace");
-    let found = cluster.live_get(&kind, None, namespace).await;
-    if found.map_err(Box::new)?.is_none() {
+    let object = cluster.live_get(&kind, None, namespace).await;
+    if object.map_err(Box::new)?.is_none() {
         writer.namespace(namespace).await.map_err(Box::new)?;
     }
     Ok(())
 }
 
-/// Gives the key to the passes and to the cache.
+/// Gives the key to the cache and the passes.
 pub(super) fn set(shared: &Shared, key: HashKey) {
-    // The cache first: a pass begins only with the key, and would miss the retained children in a cache without it.
+    // The cache first: passes start once they have the key, and need a cache with retained children.
     shared.cluster.set_hash_key(Some(key.clone()));
     shared.hash_key.get_or_init(|| key);
 }
 
-/// Gives the key to the passes, or starts a task that does so once a lost key is restored in `namespace`.
+/// Sets the key, or starts a task that sets it once a lost key is restored in `namespace`.
 pub(super) fn set_or_wait(
     shared: &Arc<Shared>,
     key: Option<HashKey>,
@@ -139,15 +139,15 @@ pub(super) fn set_or_wait(
     let namespace = namespace.to_owned();
     tasks.background.spawn(async move {
         let key = wait(&shared.cluster, &namespace).await;
-        info!("the hash key was restored");
+        info!("found the restored hash key");
         set(&shared, key);
         Ok(())
     });
 }
 
-/// Waits until there is a key: the active host creates it, or the user restores a lost one.
+/// Waits for a key that the active host creates or the user restores.
 pub(super) async fn wait(cluster: &Cluster, namespace: &str) -> HashKey {
-    /// Chosen: a host that stands by, or whose key is lost, has time.
+    /// Neither a standby host nor one with a lost key is in a hurry.
     const POLL_INTERVAL: Duration = Duration::from_secs(30);
 
     let mut has_failed = false;
@@ -168,16 +168,18 @@ pub(super) async fn wait(cluster: &Cluster, namespace: &str) -> HashKey {
 /// Reads the key; none if the Secret does not exist.
 pub(super) async fn read(cluster: &Cluster, namespace: &str) -> Result<Option<HashKey>, Error> {
     let kind = Gvk::new("", "v1", "Secret");
-    let found = cluster
+    let object = cluster
         .live_get(&kind, Some(namespace), HASH_KEY_SECRET)
-        .await;
-    let Some(secret) = found.map_err(Box::new)? else {
+        .await
+        .map_err(Box::new)?;
+    let Some(secret) = object else {
         return Ok(None);
     };
-    let malformed = || Error::Malformed {
-        namespace: namespace.to_owned(),
-    };
-    parse(&secret.json).map(Some).ok_or_else(malformed)
+    parse(&secret.json)
+        .map(Some)
+        .ok_or_else(|| Error::Malformed {
+            namespace: namespace.to_owned(),
+        })
 }
 
 fn parse(json: &str) -> Option<HashKey> {

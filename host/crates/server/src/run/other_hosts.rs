@@ -1,4 +1,4 @@
-//! A host without a lease beside one that holds a lease: both would undo each other's writes, so it does not start.
+//! Stops a host without a lease from starting beside one that holds a lease: they would undo each other's writes.
 
 use std::{
     collections::BTreeMap,
@@ -16,53 +16,50 @@ use super::tasks::retry;
 use crate::args::RunArgs;
 
 /// The time limit of one request.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The interval between two looks at the leases: a quarter of the time between two renewals.
-const LOOK_PERIOD: Duration = Duration::from_millis(500);
+/// A quarter of the default renewal interval.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The longest wait for the renewal of a lease, whatever duration its holder states.
+/// The maximum wait for a renewal, whatever duration the holder states.
 const RENEWED_WITHIN_MAX: Duration = Duration::from_mins(1);
 
-/// Fails if another host holds a lease whose scope meets this one, whatever its name.
+/// Fails if another host holds a lease with an overlapping scope, whatever the lease's name.
 ///
-/// A lease is held if it is renewed while this host looks: no clocks are compared, and a host that was killed renews none.
+/// A lease is held if someone renews it while this host watches: this compares no clocks, and a killed host renews nothing.
 pub(super) async fn check(client: kube::Client, args: &RunArgs) -> Result<(), Failure> {
     match holder(client, args).await {
         Ok(None) => Ok(()),
         Ok(Some((lease, holder))) => Err(refused(&lease, &holder)),
         Err(error) => {
-            warn!(error = %error_chain(&error), "failed to look for hosts with a lease: one for the same plugins would stay unnoticed");
+            warn!(error = %error_chain(&error), "failed to check for other hosts with a lease: two hosts with the same plugins would undo each other's writes");
             Ok(())
         }
     }
 }
 
-/// Returns a lease that is renewed, and its holder.
+/// Returns a lease that its holder renews, and the holder.
 async fn holder(
     client: kube::Client,
     args: &RunArgs,
 ) -> Result<Option<(String, String)>, cluster::Error> {
-    const GOAL: &str = "look for hosts with a lease";
+    const GOAL: &str = "check for hosts with a lease";
     let is_temporary = |error: &cluster::Error| !error.is_forbidden();
-    // One discovery for all looks.
-    let open = || Viewer::open(client.clone(), PATIENCE);
+    // One discovery for all lists.
+    let open = || Viewer::open(client.clone(), REQUEST_TIMEOUT);
     let viewer = retry(GOAL, is_temporary, open).await?;
-    let mut first_looks: BTreeMap<String, (ResourceVersion, Instant)> = BTreeMap::new();
+    let mut first_seen: BTreeMap<String, (ResourceVersion, Instant)> = BTreeMap::new();
     loop {
-        let look = || held_leases(&viewer, client.clone(), args);
-        let held = retry(GOAL, is_temporary, look).await?;
+        let list = || leases_with_holders(&viewer, client.clone(), args);
+        let leases = retry(GOAL, is_temporary, list).await?;
         let now = Instant::now();
-        if first_looks.is_empty() && !held.is_empty() {
-            let leases: Vec<_> = held.keys().collect();
-            info!(
-                ?leases,
-                "waiting for a renewal of leases that a host may hold"
-            );
+        if first_seen.is_empty() && !leases.is_empty() {
+            let names: Vec<_> = leases.keys().collect();
+            info!(leases = ?names, "checking whether a host renews these leases");
         }
         let mut is_waiting = false;
-        for (name, lease) in held {
-            let (version, since) = *first_looks
+        for (name, lease) in leases {
+            let (version, since) = *first_seen
                 .entry(name.clone())
                 .or_insert((lease.version, now));
             if version != lease.version {
@@ -74,13 +71,13 @@ async fn holder(
         if !is_waiting {
             return Ok(None);
         }
-        sleep(LOOK_PERIOD).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 
-/// Returns the leases with a holder whose scope meets that of this host, by `namespace/name`. Without the right to list
-/// leases, only the one that this host would have is read.
-async fn held_leases(
+/// Returns the leases with a holder and an overlapping scope, by `namespace/name`. Without permission to list leases,
+/// reads only the one that this host would have.
+async fn leases_with_holders(
     viewer: &Viewer,
     client: kube::Client,
     args: &RunArgs,
@@ -92,29 +89,31 @@ async fn held_leases(
     let (key, value) = LABEL_LEASE;
     let labelled = Expression::Equal(key.to_owned(), value.to_owned()).into();
     let leases = match viewer.list(served, &labelled).await {
-        Err(error) if error.is_forbidden() => return usual_lease(client, args).await,
+        Err(error) if error.is_forbidden() => return default_lease(client, args).await,
         leases => leases?,
     };
     let scope = args.host_scope();
-    let named = leases.iter().filter_map(|object| {
-        let (lease, other) = (Lease::from(object), HostScope::of_lease(object));
+    let overlapping = leases.iter().filter_map(|object| {
+        let lease = lease_of(object);
+        let other = HostScope::of_lease(object);
         let namespace = object.namespace.as_deref().unwrap_or_default();
         let is_held = !lease.record.holder.is_empty() && scope.meets(&other);
         is_held.then(|| (format!("{namespace}/{}", object.name), lease))
     });
-    Ok(named.collect())
+    Ok(overlapping.collect())
 }
 
-async fn usual_lease(
+async fn default_lease(
     client: kube::Client,
     args: &RunArgs,
 ) -> Result<BTreeMap<String, Lease>, cluster::Error> {
-    let (namespace, name) = (&args.cluster.host_namespace, args.lease_name());
-    let lease = LeaseReader::new(client, PATIENCE, namespace, &name)
+    let namespace = &args.cluster.host_namespace;
+    let name = args.lease_name();
+    let lease = LeaseReader::new(client, REQUEST_TIMEOUT, namespace, &name)
         .read()
         .await?;
-    let held = lease.filter(|lease| !lease.record.holder.is_empty());
-    Ok(held
+    Ok(lease
+        .filter(|lease| !lease.record.holder.is_empty())
         .map(|lease| (format!("{namespace}/{name}"), lease))
         .into_iter()
         .collect())

@@ -1,4 +1,4 @@
-//! The use of the system by this process, for its metrics.
+//! This process's resource usage, for metrics.
 
 use std::{fs, io, time::Duration};
 
@@ -10,9 +10,9 @@ use rustix::{
     time::{ClockId, clock_gettime},
 };
 
-/// The process since its start.
+/// This process.
 pub(super) struct Process {
-    /// Read once, so that a clock that is set back changes nothing.
+    /// Read once, so that changes of the clock do not matter.
     start: Timestamp,
 }
 
@@ -25,24 +25,24 @@ impl Default for Process {
 }
 
 impl Process {
-    /// Returns the current use; none if `/proc` cannot be read.
+    /// Returns the current usage; none if `/proc` is unreadable.
     pub(super) fn sample(&self) -> Option<ProcessSample> {
         let (size, resident) = pages(&fs::read_to_string("/proc/self/statm").ok()?)?;
         let page = f64::from(u32::try_from(page_size()).ok()?);
         let cpu = Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).ok()?;
-        let most = getrlimit(Resource::Nofile).current;
+        let limit = getrlimit(Resource::Nofile).current;
         Some(ProcessSample {
             cpu_seconds: cpu.as_secs_f64(),
             resident_bytes: resident * page,
             virtual_bytes: size * page,
             open_fds: descriptors().ok()?,
-            max_fds: most.map(|most| f64::from(u32::try_from(most).unwrap_or(u32::MAX))),
+            max_fds: limit.map(|limit| f64::from(u32::try_from(limit).unwrap_or(u32::MAX))),
             start_seconds: self.start.as_duration().as_secs_f64(),
         })
     }
 }
 
-/// Returns the size of the address space and its resident part, in pages.
+/// Returns the virtual and resident size, in pages.
 fn pages(statm: &str) -> Option<(f64, f64)> {
     let mut numbers = statm.split_whitespace();
     let mut next = || numbers.next()?.parse().ok();
@@ -50,9 +50,9 @@ fn pages(statm: &str) -> Option<(f64, f64)> {
 }
 
 fn descriptors() -> io::Result<usize> {
-    let all = fs::read_dir("/proc/self/fd")?.count();
-    // Without the one that reads the directory.
-    Ok(all.saturating_sub(1))
+    let count = fs::read_dir("/proc/self/fd")?.count();
+    // Except the one that reads the directory.
+    Ok(count.saturating_sub(1))
 }
 
 #[cfg(test)]
@@ -60,10 +60,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_use_of_the_system_is_that_of_this_process() {
+    fn samples_this_process() {
         let process = Process::default();
         let before = process.sample().unwrap();
-        let held: Vec<_> = (0..3)
+        let files: Vec<_> = (0..3)
             .map(|_| fs::File::open("/dev/null").unwrap())
             .collect();
         let memory = std::hint::black_box(vec![1_u8; 64 << 20]);
@@ -75,6 +75,6 @@ mod tests {
         assert!(after.resident_bytes >= least, "{after:?}");
         assert!(after.virtual_bytes >= after.resident_bytes, "{after:?}");
         assert!((after.start_seconds - before.start_seconds).abs() < f64::EPSILON);
-        drop(held);
+        drop(files);
     }
 }

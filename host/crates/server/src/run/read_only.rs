@@ -1,4 +1,4 @@
-//! A host that only reads, for commands that plan: it has no claim to write, so the writer refuses every write.
+//! A read-only host, for commands that plan: it never acquires the claim, so the writer refuses all writes.
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
@@ -23,18 +23,18 @@ use crate::{
     args::{ConnectionArgs, ScopeArgs},
 };
 
-/// The time limit for the first answer of the API server: longer than the discovery of a large cluster takes.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
+/// The time limit for the API server's first response: longer than discovery takes in a large cluster.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The parts of a host that reads a cluster.
+/// A host that only reads.
 pub struct ReadOnlyHost {
-    /// The context of its dry runs.
+    /// The context for dry runs.
     pub shared: Arc<Shared>,
     tasks: Tasks,
 }
 
 impl ReadOnlyHost {
-    /// Reads the objects of the cluster's host; all threads are for dry runs.
+    /// Reads the cluster and its host's objects. All threads are for dry runs.
     pub async fn start(
         client: kube::Client,
         namespaces: Option<&Vec<String>>,
@@ -49,13 +49,13 @@ impl ReadOnlyHost {
         let heartbeat = Heartbeats::default().expect("watches", Duration::MAX);
         let cluster = tasks.read(client.clone(), &scope, heartbeat);
         let writer = Arc::new(Writer::new(client, Claim::awaited()));
-        timeout(ANSWERS_WITHIN, wait_for_namespaces(&cluster))
+        timeout(CONNECT_TIMEOUT, wait_for_namespaces(&cluster))
             .await
             .or_fail(
                 Exit::Failure,
                 format!(
                     "the API server did not answer within {} s: check its address and the network",
-                    ANSWERS_WITHIN.as_secs()
+                    CONNECT_TIMEOUT.as_secs()
                 ),
             )??;
         let inventory = Inventory::read(&cluster, Arc::clone(&writer), host_namespace)
@@ -75,7 +75,7 @@ impl ReadOnlyHost {
         Ok(Self { shared, tasks })
     }
 
-    /// Runs work that needs the cache, and fails if the cache ends before it.
+    /// Runs work that needs the cache; fails if the cache ends first.
     pub async fn run<T>(
         mut self,
         work: impl Future<Output = Result<T, Failure>>,
@@ -90,14 +90,14 @@ impl ReadOnlyHost {
     }
 }
 
-/// Returns a client of a cluster.
+/// Returns a client for a cluster.
 pub async fn client(connection: &ConnectionArgs) -> Result<kube::Client, Failure> {
     Clients::new(connection, None, Arc::default())
         .await?
         .client()
 }
 
-/// Reads the hash key. A cluster without any child of a plugin needs none, so it gets a random one.
+/// Reads the hash key. A cluster without children needs none, so it gets a random one.
 async fn hash_key(cluster: &Cluster, inventory: &Inventory) -> Result<HashKey, Failure> {
     let namespace = inventory.namespace();
     let key = key::read(cluster, namespace).await.or_fail(
@@ -108,7 +108,7 @@ async fn hash_key(cluster: &Cluster, inventory: &Inventory) -> Result<HashKey, F
         Some(key) => Ok(key),
         None if inventory.is_empty() => {
             warn!(
-                "no host has made children from the namespace {namespace}: if one runs in another namespace, give --host-namespace"
+                "no host in the namespace {namespace} has created children: if yours runs in another namespace, give --host-namespace"
             );
             let mut key = vec![0; key::LENGTH];
             fill_random(&mut key);

@@ -1,4 +1,4 @@
-//! Plugin resources: the task of their manager, and the tasks of the plugins that it activates.
+//! Serves Plugin resources: runs their manager, and the controllers of the plugins that it activates.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,27 +28,24 @@ use tokio_util::sync::CancellationToken;
 use super::{Shutdown, StatusRegistry, controllers::run_controllers, random_u64, tasks::joined};
 use crate::args::SourceArgs;
 
-/// The subscriber name of the manager's watch on Plugins.
+/// The manager's subscriber name for the watch on Plugins.
 const NAME: &str = "innkeeper";
 
-/// The failure of the controller of Plugin resources.
-const ENDED: &str = "the controller of Plugin resources ended";
+const ENDED: &str = "the controller for Plugin resources ended";
 
-/// The number of concurrent passes over Plugins; more than one, because a pass may wait for the API server or for a dry
-/// run. No pass waits for a registry or a compiler.
+/// Concurrent passes over Plugins: a pass may wait for the API server or a dry run, but not for a registry or a compiler.
 const PASSES_MAX: usize = 4;
 
-/// The capacity of the channel of plugins whose controllers are to be started: one per concurrent pass.
+/// The channel's capacity for starting plugins: one per concurrent pass.
 const STARTS_MAX: usize = PASSES_MAX;
 
-/// The time for which the watches from standby are kept for Plugins that are not active yet. Chosen: a component is fetched
-/// and compiled in less.
+/// How long watches from standby wait for their Plugins. Fetching and compiling takes less.
 const WARM_FOR: Duration = Duration::from_mins(1);
 
-/// The largest number of passes over Plugins that begin in one second. Chosen: a fleet of a hundred starts within a second.
+/// The rate limit for passes over Plugins: a fleet of a hundred starts within a second.
 const PASSES_PER_SECOND_MAX: u32 = 100;
 
-/// The parts that serve Plugin resources.
+/// Loads Plugin resources.
 pub(super) struct PluginResources {
     name: PluginName,
     loader: Arc<Loader>,
@@ -56,7 +53,7 @@ pub(super) struct PluginResources {
 }
 
 impl PluginResources {
-    /// Creates the fetcher and the loader; fails if the fetcher cannot be created.
+    /// Creates the fetcher and the loader.
     pub(super) fn new(
         args: &SourceArgs,
         cluster: &Cluster,
@@ -77,7 +74,7 @@ impl PluginResources {
         })
     }
 
-    /// Loads Plugins and runs their watches without making them active, for as long as the future is polled.
+    /// Loads Plugins and runs their watches without activating them, while the future is polled.
     pub(super) fn warm(
         &self,
         once_made: OnceMade,
@@ -86,7 +83,8 @@ impl PluginResources {
         Arc<Warmer>,
         impl Future<Output = Result<(), Failure>> + use<>,
     ) {
-        let (name, selector) = (self.name.clone(), self.selector.clone());
+        let name = self.name.clone();
+        let selector = self.selector.clone();
         let warmer = Warmer::new(Arc::clone(&self.loader), name, selector, once_made);
         let warmer = Arc::new(warmer);
         let telemetry = status.observe_named("innkeeper/standby", PASSES_MAX);
@@ -97,10 +95,10 @@ impl PluginResources {
         })
     }
 
-    /// Serves Plugins until `stop` is requested, and then until all passes of their plugins have ended.
+    /// Serves Plugins until `stop` is requested, and then until their passes have ended.
     ///
-    /// `files` has the plugins from files with their parent kinds, `warm` the watches that run since standby, by plugin.
-    /// The watch of Plugins begins with this call, before the future is polled.
+    /// `files` has the plugin files' parent kinds, `warm` the watches from standby by plugin.
+    /// The watch on Plugins begins with this call, before the future is polled.
     pub(super) fn serve(
         self,
         shared: Arc<Shared>,
@@ -129,7 +127,7 @@ fn bounds() -> Bounds {
     Bounds {
         places: Arc::new(Semaphore::new(PASSES_MAX)),
         passes_per_second_max: PASSES_PER_SECOND_MAX,
-        // A pass over an active Plugin schedules its own next pass.
+        // Passes over active Plugins requeue themselves.
         resync_period: None,
         seed: random_u64(),
     }
@@ -166,15 +164,16 @@ async fn manage(
             never = &mut noticing => match never {},
             () = sleep_until(cold), if !warm.is_empty() => warm.clear(),
             Some(start) = starts.recv() => {
-                // Only now: the plugin's own registrations keep the same watches alive.
+                // Only now, because the plugin's registrations keep the same watches alive.
                 warm.remove(&start.served.name);
-                let (shared, status) = (Arc::clone(&shared), Arc::clone(&status));
+                let shared = Arc::clone(&shared);
+                let status = Arc::clone(&status);
                 serving.spawn(async move { serve_plugin(&shared, start, &status).await });
             }
             Some(result) = serving.join_next() => joined(result)?,
         }
     }
-    // The drain does not wait for a registry or a compiler; the next start repeats interrupted work.
+    // The drain does not wait for registries or compilers; the next start repeats their work.
     drop(managing);
     drop(orphans);
     drop(telling);

@@ -13,7 +13,7 @@ use tracing::warn;
 #[derive(Clone, Debug, Default)]
 pub struct Shutdown {
     first: CancellationToken,
-    /// The number of the second signal.
+    /// The second signal's number.
     second: Arc<SetOnce<u8>>,
 }
 
@@ -38,12 +38,12 @@ impl Shutdown {
         self.first.cancelled().await;
     }
 
-    /// Waits for the request to abort; returns the number of the second signal.
+    /// Waits for the request to abort; returns the second signal's number.
     pub async fn second(&self) -> u8 {
         *self.second.wait().await
     }
 
-    /// The token that the request to drain cancels.
+    /// A token that is cancelled by the request to drain.
     pub fn first_token(&self) -> CancellationToken {
         self.first.clone()
     }
@@ -51,8 +51,8 @@ impl Shutdown {
 
 /// Installs the signal handlers; the returned future handles signals and never ends.
 ///
-/// SIGXFSZ is received and ignored, because it would end the process: a write over the file size limit then fails with
-/// an error instead. Child processes do not inherit the handler.
+/// Ignores SIGXFSZ, which would end the process: writes above the file size limit then fail with an error. Child processes
+/// do not inherit the handler.
 pub fn listen(stop: Shutdown) -> io::Result<impl Future<Output = Infallible>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

@@ -1,7 +1,7 @@
-//! A standby host: it waits for the lease with loaded plugins and running watches. It neither installs CRDs nor writes.
+//! Standby: waits for the lease with loaded plugins and their running watches. It neither installs CRDs nor writes.
 //!
-//! It runs the watches that its plugins will need. Once it may write, the plugins share these watches. Their cached
-//! objects count as possibly stale until a freshness check has passed.
+//! Once the host may write, the plugins take over these watches. Their cached objects count as possibly stale until a
+//! freshness check has passed.
 
 use std::{collections::BTreeSet, convert::Infallible, future::pending, sync::Arc};
 
@@ -17,7 +17,7 @@ use tracing::info;
 
 use super::{StatusRegistry, key, resources::PluginResources};
 
-/// Waits for the claim with running watches, and returns their registrations.
+/// Waits for the claim with running watches; returns their registrations.
 pub(super) async fn wait(
     cluster: &Cluster,
     writer: &Arc<Writer>,
@@ -31,7 +31,7 @@ pub(super) async fn wait(
     }
     info!("standing by: another process may write");
     let read = async {
-        // Before the first watches: those of children begin anew with the key.
+        // Before the first watches: a later key would restart those of children.
         if let Ok(Some(key)) = key::read(cluster, namespace).await {
             cluster.set_hash_key(Some(key));
         }
@@ -43,7 +43,7 @@ pub(super) async fn wait(
     };
     let once_made = move |plugin: &PluginName| match &inventory {
         Ok(inventory) => inventory.of(plugin),
-        // After the takeover the inventory is read again. Until then, only the declared kinds are watched.
+        // Read again after the takeover; until then, only declared kinds are watched.
         Err(_) => BTreeSet::new(),
     };
     let mut warm = Warm::new();
@@ -56,18 +56,18 @@ pub(super) async fn wait(
         warm.insert(plugin.name.clone(), registrations.collect());
     }
     status.standing_by(true);
-    let each = join_all(warm.values().map(|registrations| idle(registrations)));
-    let tend = async {
-        // Without the key, some kinds cannot be watched.
+    let idling = join_all(warm.values().map(|registrations| idle(registrations)));
+    let maintain = async {
+        // Some kinds cannot be watched without the key.
         let find_key = async { cluster.set_hash_key(Some(key::wait(cluster, namespace).await)) };
-        join(each, find_key).await;
+        join(idling, find_key).await;
         pending::<Infallible>().await
     };
     let warmer = resources.map(|resources| resources.warm(Box::new(once_made), status));
     let (warmer, warming) = warmer.unzip();
     tokio::select! {
-        never = tend => match never {},
-        ended = OptionFuture::from(warming), if warmer.is_some() => ended.unwrap_or(Ok(()))?,
+        never = maintain => match never {},
+        result = OptionFuture::from(warming), if warmer.is_some() => result.unwrap_or(Ok(()))?,
         () = claim.acquired() => {}
     }
     status.standing_by(false);
@@ -76,7 +76,7 @@ pub(super) async fn wait(
     Ok(warm)
 }
 
-/// Discards the triggers of registrations without a controller, so that they do not pile up.
+/// Discards triggers of registrations without a controller, so that they do not pile up.
 pub(super) async fn idle(registrations: &[Registration]) -> Infallible {
     join_all(registrations.iter().map(ignore)).await;
     // Reached only without registrations.
@@ -84,7 +84,7 @@ pub(super) async fn idle(registrations: &[Registration]) -> Infallible {
 }
 
 async fn ignore(registration: &Registration) -> Infallible {
-    /// Bounds the memory of one batch.
+    /// Limits the memory for one batch.
     const TRIGGERS_MAX: usize = 1024;
 
     loop {

@@ -1,4 +1,4 @@
-//! The answers of a running host to requests at [`admin`](crate::admin).
+//! A running host's answers for [`admin`](crate::admin).
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,17 +20,16 @@ use crate::admin::{
     Check, Heartbeat, OrderRefusal, RecordingOrder, RecordingTarget, StatusProvider,
 };
 
-/// Interval of the runtime's heartbeat.
+/// The runtime's heartbeat interval.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The largest number of parents per kind that are listed as not Ready.
-/// More than a person reads; it bounds the size of the answer.
+/// The maximum number of unready parents per kind in `/debug/state`.
 const PARENTS_MAX: usize = 500;
 
-/// The outcome of a pass that waits for the cache.
+/// The outcome when a pass waits for the cache.
 const PARKED: &str = Next::Parked(Duration::ZERO).word();
 
-/// The running host as [`admin`](crate::admin) shows it.
+/// Shows the running host.
 pub(super) struct RunningHost {
     status: Arc<StatusRegistry>,
     log: LogControl,
@@ -43,7 +42,7 @@ impl RunningHost {
     }
 }
 
-/// Sends heartbeats as long as the runtime still runs tasks.
+/// Sends heartbeats while the runtime runs tasks.
 pub(super) async fn send_heartbeats(heartbeat: Heartbeat) -> std::convert::Infallible {
     let mut ticks = interval(HEARTBEAT_INTERVAL);
     loop {
@@ -64,7 +63,7 @@ impl StatusProvider for RunningHost {
                 "the API server has not answered yet, or plugins are still loading".to_owned()
             }),
         };
-        // On standby, one check covers all watches, because no plugin is active. An active host has a check per plugin.
+        // On standby no plugin is active, so one check covers all watches. An active host has one check per plugin.
         let standby = self.status.stands_by().then(|| Check {
             name: "standby".to_owned(),
             problem: still_warming(&self.status.watches()),
@@ -123,21 +122,23 @@ impl StatusProvider for RunningHost {
 
     fn record(&self, order: &RecordingOrder) -> Result<mpsc::Receiver<String>, OrderRefusal> {
         let active = self.status.active();
-        let recorded = recorded(&active, &order.of);
-        let Some(shared) = self.status.shared().filter(|_| !recorded.is_empty()) else {
+        let targets = targets(&active, &order.of);
+        let Some(shared) = self.status.shared().filter(|_| !targets.is_empty()) else {
             return Err(OrderRefusal::Unknown(match &order.of {
-                RecordingTarget::Parent(_) => "no active plugin reconciles this parent: innkeeper status lists the plugins of the host".to_owned(),
-                RecordingTarget::Faults { plugin } => format!("no plugin {plugin} is active: innkeeper status lists the plugins of the host"),
+                RecordingTarget::Parent(_) => "no active plugin reconciles this parent: GET /debug/state lists the active plugins".to_owned(),
+                RecordingTarget::Faults { plugin } => format!("no plugin {plugin} is active: GET /debug/state lists the active plugins"),
             }));
         };
-        let secret = recorded.iter().find(|(it, _)| it.serving().shows_secrets());
+        let secret = targets
+            .iter()
+            .find(|(reconciler, _)| reconciler.serving().shows_secrets());
         if let Some((reconciler, _)) = secret {
             let plugin = reconciler.plugin();
             return Err(OrderRefusal::Refused(format!(
-                "calls of the plugin {plugin} are never recorded, because it may read the values of Secrets: repeat its passes with innkeeper render"
+                "the host never records plugin {plugin}, because it may read Secret values: repeat its passes with innkeeper render"
             )));
         }
-        let wanted = recorded.iter().map(|(reconciler, parent)| {
+        let calls = targets.iter().map(|(reconciler, parent)| {
             let plugin = reconciler.plugin().clone();
             match parent {
                 Some(parent) => Wanted::Parent(plugin, parent.clone()),
@@ -148,47 +149,46 @@ impl StatusProvider for RunningHost {
         let until = Instant::now() + order.time();
         let from = shared
             .recordings
-            .order(wanted.collect(), number, until)
+            .order(calls.collect(), number, until)
             .ok_or_else(|| {
                 OrderRefusal::Refused(
-                    "it has too many orders of recordings: end one of them".to_owned(),
+                    "it has too many recording orders: end one of them".to_owned(),
                 )
             })?;
-        for (reconciler, parent) in recorded {
+        for (reconciler, parent) in targets {
             reconciler.registration().trigger(parent, Cause::Resync);
         }
         Ok(from)
     }
 }
 
-/// Returns the reconcilers of a target, each with its parent if the target is one.
-fn recorded<'a>(
+/// Returns a target's reconcilers, with the parent if the target is one.
+fn targets<'a>(
     active: &'a [Arc<Served>],
     of: &RecordingTarget,
 ) -> Vec<(&'a Reconciler, Option<ObjectId>)> {
-    let reconcilers = |served: &'a Served| served.reconcilers.iter().map(|it| &**it);
     match of {
-        RecordingTarget::Faults { plugin } => {
-            let of_plugin = active.iter().filter(|it| it.name.as_str() == plugin);
-            // A plugin's faults are those of all its kinds, so one reconciler stands for all.
-            let first = of_plugin.filter_map(|served| reconcilers(served).next());
-            first.map(|it| (it, None)).collect()
-        }
-        RecordingTarget::Parent(parent) => {
-            let all = active.iter().flat_map(|served| reconcilers(served));
-            let with_parents = all.flat_map(|it| {
-                let mut parents = it.registration().parents();
+        // One reconciler stands for all kinds of a plugin.
+        RecordingTarget::Faults { plugin } => active
+            .iter()
+            .filter(|served| served.name.as_str() == plugin)
+            .filter_map(|served| Some((&**served.reconcilers.first()?, None)))
+            .collect(),
+        RecordingTarget::Parent(parent) => active
+            .iter()
+            .flat_map(|served| &served.reconcilers)
+            .flat_map(|reconciler| {
+                let mut parents = reconciler.registration().parents();
                 parents.retain(|id| parent.matches(id));
-                parents.into_iter().map(move |id| (it, Some(id)))
-            });
-            with_parents.collect()
-        }
+                parents.into_iter().map(|id| (&**reconciler, Some(id)))
+            })
+            .collect(),
     }
 }
 
-/// Returns the temporary reasons for which a plugin's passes do not run.
-/// A lasting reason, such as a missing permission, is reported as a condition of that plugin's parents.
-/// It does not make the host unready, because the other plugins are not affected.
+/// Returns the temporary reasons why a plugin's passes do not run.
+/// Lasting reasons, such as a missing permission, are conditions of the plugin's parents. They do not make the host
+/// unready, because they do not affect other plugins.
 fn still_reading(plugin: &Served) -> Option<String> {
     let waiting = plugin
         .reconcilers
@@ -197,13 +197,13 @@ fn still_reading(plugin: &Served) -> Option<String> {
     temporary(waiting.map(|Waiting { kind, why, .. }| (kind, why)))
 }
 
-/// Returns the watches that a standby host still waits for, without those that wait for a change by the user.
+/// Returns the watches that a standby host waits for, except those that wait for the user.
 fn still_warming(watches: &[WatchStatus]) -> Option<String> {
     let watches = watches.iter().filter(|watch| watch.is_awaited);
     temporary(watches.filter_map(|watch| Some((watch.kind.clone(), watch.why.clone()?))))
 }
 
-/// Returns the reasons that waiting removes.
+/// Returns the reasons that pass by themselves.
 fn temporary(waiting: impl Iterator<Item = (Gvk, Why)>) -> Option<String> {
     let texts: Vec<String> = waiting
         .filter(|(_, why)| !why.is_lasting())
@@ -274,7 +274,7 @@ fn kind_state(reconciler: &Reconciler) -> Value {
     })
 }
 
-/// A parent with its conditions, and the outcome and age of its last pass.
+/// A parent, its conditions, and its last pass's outcome and age.
 type NotReady = (ObjectId, ParentConditions, Option<(&'static str, Duration)>);
 
 fn parent_state((id, conditions, last_pass): &NotReady) -> Value {
@@ -320,7 +320,7 @@ fn watch_state(watch: &WatchStatus) -> Value {
     })
 }
 
-/// The metrics that are computed at each scrape.
+/// Metrics that are computed at each scrape.
 impl SampleSource for StatusRegistry {
     fn sample(&self) -> Sample {
         let plugins = self.active();
@@ -337,22 +337,28 @@ impl SampleSource for StatusRegistry {
 fn plugin_sample(plugin: &Served) -> PluginSample {
     let reconcilers = || plugin.reconcilers.iter();
     let waiting = reconcilers().map(|reconciler| reconciler.registration().waiting().len());
-    // All kinds of parents of a plugin share its limits.
-    let usage = reconcilers().next().map(|reconciler| reconciler.usage());
-    let full = reconcilers().next();
+    // All parent kinds of a plugin share its limits.
+    let first = reconcilers().next();
+    let usage = first.map(|reconciler| reconciler.usage());
     let limits = usage.unwrap_or_default().into_iter();
     PluginSample {
         plugin: plugin.name.to_string(),
-        parents: reconcilers().map(|it| it.parent_count()).sum(),
+        parents: reconcilers()
+            .map(|reconciler| reconciler.parent_count())
+            .sum(),
         waiting: waiting.sum(),
-        full_namespaces: full.map_or(0, |it| it.registration().full_namespaces().len()),
-        limits: limits.map(|it| (it.limit, it.share.ratio())).collect(),
+        full_namespaces: first.map_or(0, |reconciler| {
+            reconciler.registration().full_namespaces().len()
+        }),
+        limits: limits
+            .map(|usage| (usage.limit, usage.share.ratio()))
+            .collect(),
     }
 }
 
 fn unfinished(controller: &ControllerMetrics) -> (String, Duration, Duration) {
-    let (together, longest) = controller.unfinished();
-    (controller.name().to_owned(), together, longest)
+    let (total, longest) = controller.unfinished();
+    (controller.name().to_owned(), total, longest)
 }
 
 fn watch_sample(watch: &WatchStatus) -> WatchSample {

@@ -1,7 +1,7 @@
-//! The state of a running host for its observers: `dev` and the endpoints of [`admin`](crate::admin).
+//! A running host's state for observers: `dev` and [`admin`](crate::admin).
 //!
 //! It exists before the host, because the admin server answers while the host starts. Only `is_active` is read for a
-//! decision: the finalizers of an active plugin are left to its own passes.
+//! decision: an active plugin's passes handle its finalizers.
 
 use std::{
     collections::BTreeMap,
@@ -25,8 +25,7 @@ use crate::{
     args::AdminArgs,
 };
 
-/// The longest silence of a heartbeat that still counts as alive.
-/// Far longer than any step between two heartbeats takes in a healthy host.
+/// The maximum silence: far longer than any step between two heartbeats in a healthy host.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 
 /// The part of the host that has started.
@@ -51,7 +50,7 @@ struct Connection {
     reviewer: Option<Arc<Reviewer>>,
 }
 
-/// The state of a running host for its observers.
+/// A running host's state for observers.
 #[derive(Default)]
 pub struct StatusRegistry {
     phase: RwLock<Phase>,
@@ -61,17 +60,17 @@ pub struct StatusRegistry {
     inactive: AtomicUsize,
     /// The number of loaded plugin files before their first installation; none before they are loaded.
     pending_files: Mutex<Option<usize>>,
-    /// The problems of the definitions of plugins from files.
+    /// Problems with plugin files' CRDs.
     definition_problems: Mutex<BTreeMap<PluginName, String>>,
-    /// The check of the definition of Plugin resources.
+    /// The check of the Plugin CRD.
     pub(super) definition: Arc<DefinitionCheck>,
-    /// The plans of candidates; none without `--debug-endpoints`.
+    /// Candidates' plans; none without `--debug-endpoints`.
     pub(super) plans: Option<Arc<CandidatePlans>>,
-    /// The metrics of the process.
+    /// All metrics.
     pub(super) metrics: Arc<Metrics>,
-    /// The heartbeats of the process.
+    /// All heartbeats.
     pub(super) heartbeats: Heartbeats,
-    /// The use of the system by the process.
+    /// Resource usage.
     pub(super) process: Process,
 }
 
@@ -84,7 +83,7 @@ impl StatusRegistry {
         }
     }
 
-    /// The context that all plugins share; none before the API server has answered and this process may write.
+    /// The context that all plugins share; none before this process may write.
     pub fn shared(&self) -> Option<Arc<Shared>> {
         match &*self.phase.read() {
             Phase::Serving(_, shared) => Some(Arc::clone(shared)),
@@ -118,7 +117,7 @@ impl StatusRegistry {
         self.active.read().clone()
     }
 
-    /// Returns true if the plugin is active: its passes run or may begin.
+    /// Returns true if the plugin is active: its passes run or may start.
     pub(super) fn is_active(&self, name: &PluginName) -> bool {
         self.active.read().iter().any(|served| served.name == *name)
     }
@@ -155,7 +154,7 @@ impl StatusRegistry {
         }
     }
 
-    /// Records that the host serves `loaded` of its `files`.
+    /// Records that the host serves `loaded` of `files`.
     pub(super) fn serving(&self, files: usize, loaded: usize, shared: &Arc<Shared>) {
         self.expect_files(files, loaded);
         if let Some(connection) = self.connection() {
@@ -195,7 +194,7 @@ impl StatusRegistry {
             .retain(|active| !Arc::ptr_eq(active, served));
     }
 
-    /// Records what keeps the definitions of a plugin from a file from being as it states them; none if they are.
+    /// Records why a plugin file's CRDs are not as the plugin states them; none if they are.
     pub(super) fn report_definitions(&self, plugin: &PluginName, problem: Option<String>) {
         let mut problems = self.definition_problems.lock();
         match problem {
@@ -204,12 +203,12 @@ impl StatusRegistry {
         };
     }
 
-    /// Returns what keeps the definitions of a plugin from a file from being as it states them; none if they are.
+    /// Returns why a plugin file's CRDs are not as the plugin states them; none if they are.
     pub(super) fn definition_problem(&self, plugin: &PluginName) -> Option<String> {
         self.definition_problems.lock().get(plugin).cloned()
     }
 
-    /// The metrics of all controllers since the start, one entry per controller name.
+    /// Metrics of all controllers since the start, one entry per name.
     pub(super) fn controllers(&self) -> Vec<ControllerMetrics> {
         self.controllers.read().clone()
     }
@@ -219,19 +218,19 @@ impl StatusRegistry {
         self.heartbeats.expect(name, SILENCE_MAX)
     }
 
-    /// Observes a controller from now on; it runs at most `passes_max` passes concurrently.
+    /// Observes a controller, which runs at most `passes_max` concurrent passes.
     pub(super) fn observe(&self, reconciler: &Reconciler, passes_max: usize) -> LoopTelemetry {
         let kind = reconciler.parent().kind.to_lowercase();
         self.observe_named(&format!("{}/{kind}", reconciler.plugin()), passes_max)
     }
 
-    /// Observes the controller of this name, as [`Self::observe`] does.
+    /// Observes the controller with this name, like [`Self::observe`].
     pub(super) fn observe_named(&self, name: &str, passes_max: usize) -> LoopTelemetry {
         let metrics = self.metrics.controller(name, passes_max);
         {
-            // A controller that was stopped and restarted is shown once.
+            // Shows a restarted controller once.
             let mut controllers = self.controllers.write();
-            controllers.retain(|shown| shown.name() != name);
+            controllers.retain(|controller| controller.name() != name);
             controllers.push(metrics.clone());
         }
         let heartbeat = self.expect_heartbeat(format!("controller/{name}"));
@@ -268,7 +267,7 @@ mod tests {
 
     /// O2: a scrape with a duplicate series is invalid.
     #[test]
-    fn a_controller_that_begins_again_is_shown_once() {
+    fn a_restarted_controller_is_shown_once() {
         let status = StatusRegistry::default();
         for name in ["web/web", "innkeeper/plugin", "web/web"] {
             status.observe_named(name, 1);

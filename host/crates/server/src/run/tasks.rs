@@ -1,4 +1,4 @@
-//! The tasks of the process, and their retries against the API server.
+//! The process's tasks, and retries against the API server.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -16,23 +16,22 @@ use tracing::{info, warn};
 use super::{Shutdown, random_u64};
 use crate::{admin::Heartbeat, args::ScopeArgs};
 
-/// The longest delay between two attempts at a step that the start of the host needs. Chosen: that of the watches.
+/// The maximum delay between attempts during the start, as for watches.
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 
-/// The failure of a task that panicked.
 pub(super) const TASK_ENDED: &str = "a task of the host ended";
 
-/// All tasks of the process; aborted on drop.
+/// The host's tasks; aborted on drop.
 #[derive(Default)]
 pub(super) struct Tasks {
-    /// Tasks that end only with an error, or with success if their work is done.
+    /// Tasks that may end when their work is done.
     pub(super) background: JoinSet<Result<(), Failure>>,
-    /// Tasks that end after the request to stop.
+    /// Tasks that serve plugins until the request to stop.
     pub(super) plugins: JoinSet<Result<(), Failure>>,
 }
 
 impl Tasks {
-    /// Creates the cache and starts its driver, with a client that nothing else uses.
+    /// Creates the cache and starts its driver, with a client for it alone.
     pub(super) fn read(
         &mut self,
         client: kube::Client,
@@ -40,9 +39,9 @@ impl Tasks {
         heartbeat: Heartbeat,
     ) -> Cluster {
         let ScopeArgs { namespaces, crds } = scope;
-        let names = |names: &Vec<String>| names.iter().map(|name| name.as_str().into()).collect();
+        let shared = |names: &Vec<String>| names.iter().map(|name| name.as_str().into()).collect();
         let options = cluster::Options {
-            namespaces: namespaces.as_ref().map(names),
+            namespaces: namespaces.as_ref().map(shared),
             watch_definitions: *crds == Definitions::Install,
             ..cluster::Options::new(random_u64())
         };
@@ -56,7 +55,7 @@ impl Tasks {
         cluster
     }
 
-    /// Fails when the guest threads end.
+    /// Starts a task that fails when the guest threads end.
     pub(super) fn watch_threads(&mut self, shared: &Arc<Shared>) {
         let shared = Arc::clone(shared);
         self.background.spawn(async move {
@@ -71,17 +70,17 @@ impl Tasks {
             "stopped by a second signal before all passes had ended; the next start completes them";
 
         self.first_failure_before(stop).await?;
-        info!(bound = ?drain, "stopping: passes that run are finished, a second signal aborts them");
+        info!(bound = ?drain, "stopping: waiting for running passes, a second signal aborts them");
         tokio::select! {
             result = self.all_plugins_ended() => result?,
-            () = sleep(drain) => warn!("drain timeout reached: some passes are cut off"),
+            () = sleep(drain) => warn!("drain timeout reached: aborting the remaining passes"),
             signal = stop.second() => return Err(Failure::new(Exit::Signal(signal), ABORTED)),
         }
         info!("stopped");
         Ok(())
     }
 
-    /// Waits for the first task that fails; fails as well once no plugin task is left.
+    /// Waits for the first task that fails. Also fails once no plugin task is left.
     async fn first_failure(&mut self) -> Result<(), Failure> {
         let plugins = self.plugins.len();
         loop {
@@ -99,8 +98,8 @@ impl Tasks {
     /// Waits for the request to stop; fails if a task fails before that.
     async fn first_failure_before(&mut self, stop: &Shutdown) -> Result<(), Failure> {
         tokio::select! {
-            // After the request to stop, idle plugin tasks end at once, and both branches can be ready together.
-            // Only the order of the branches tells this from a failure.
+            // After the request to stop, idle plugin tasks end immediately, so both branches can be ready. Only their order
+            // distinguishes this from a failure.
             biased;
             () = stop.first() => Ok(()),
             result = self.first_failure() => result,
@@ -116,14 +115,14 @@ impl Tasks {
     }
 }
 
-/// The task that renews the lease; dropping it ends the task without releasing the lease.
+/// Renews the lease. Dropping it stops renewals without releasing the lease.
 pub(super) struct LeaseKeeper {
     task: JoinSet<()>,
     release: CancellationToken,
 }
 
 impl LeaseKeeper {
-    /// Starts the election; without one there is no task.
+    /// Starts the election, if there is one.
     pub(super) fn start(election: Option<Election>) -> Self {
         let release = CancellationToken::new();
         let mut task = JoinSet::new();
@@ -133,9 +132,9 @@ impl LeaseKeeper {
         Self { task, release }
     }
 
-    /// Waits until the claim ends without a release by this process, or the task fails. Pending without an election.
+    /// Waits until the lease is lost, or the task fails. Never returns without an election.
     pub(super) async fn failed(&mut self) -> Failure {
-        const LOST: &str = "lost the lease: another process may write now; restart this process (a Deployment does it) to stand by";
+        const LOST: &str = "lost the lease, so another process may write now: restart this process (a Deployment does it) to stand by";
 
         let lost = || Failure::new(Exit::Failure, LOST);
         match self.task.join_next().await {
@@ -154,23 +153,22 @@ impl LeaseKeeper {
     }
 }
 
-/// Returns the result of a task that has ended; fails if it panicked.
+/// Returns a task's result; fails if it panicked.
 pub(super) fn joined<T>(result: Result<Result<T, Failure>, JoinError>) -> Result<T, Failure> {
     result.or_fail(Exit::Failure, TASK_ENDED)?
 }
 
-pub(super) fn nothing_to_serve(exit: Exit, given: usize) -> Failure {
-    let message =
-        format!("none of the {given} plugins can be served: see the log for the reason of each");
+pub(super) fn nothing_to_serve(exit: Exit, count: usize) -> Failure {
+    let message = format!("none of the {count} plugins can be served: see the log for each reason");
     Failure::new(exit, message)
 }
 
-/// Returns the delays between attempts.
+/// Returns the delays between attempts during the start.
 pub(super) fn backoff() -> Backoff {
     Backoff::new(Duration::from_millis(250), BACKOFF_MAX)
 }
 
-/// Retries with backoff until the attempt succeeds, or fails with an error that waiting cannot fix.
+/// Retries temporary errors with backoff.
 pub(super) async fn retry<T, E, F>(
     what: &str,
     is_temporary: impl Fn(&E) -> bool,
@@ -193,14 +191,14 @@ where
     }
 }
 
-/// Waits for the first discovery of the API server; the cache's driver logs failures in the meantime.
-/// Fails if the API server refuses the credentials for longer than it does while it starts.
+/// Waits for the first discovery; the cache's driver logs failures meanwhile.
+/// Fails if the API server still refuses the credentials after the time that it may do so while it starts.
 async fn wait_for_api_server(cluster: &Cluster) -> Result<(), Failure> {
     const UNAUTHORIZED: &str = "the API server refuses the credentials (401 Unauthorized): use a kubeconfig or a --context with valid credentials";
-    /// Longer than the discovery of a healthy API server takes. Short, because a refusal is reported only after it.
-    const PATIENCE: Duration = Duration::from_secs(2);
+    /// Longer than discovery takes on a healthy API server, but short, because it delays the error.
+    const INTERVAL: Duration = Duration::from_secs(2);
 
-    while timeout(PATIENCE, cluster.wait_discovered()).await.is_err() {
+    while timeout(INTERVAL, cluster.wait_discovered()).await.is_err() {
         if cluster.is_unauthorized() {
             return Err(Failure::new(Exit::Failure, UNAUTHORIZED));
         }
@@ -212,7 +210,7 @@ async fn wait_for_api_server(cluster: &Cluster) -> Result<(), Failure> {
 /// later counts as empty.
 pub(super) async fn wait_for_namespaces(cluster: &Cluster) -> Result<(), Failure> {
     wait_for_api_server(cluster).await?;
-    // Waiting helps unless the user has to act.
+    // A usage error needs the user.
     let is_temporary = |failure: &Failure| failure.exit() != Exit::Usage;
     retry("read the namespaces", is_temporary, || {
         check_namespaces(cluster)
@@ -227,13 +225,13 @@ async fn check_namespaces(cluster: &Cluster) -> Result<(), Failure> {
             Ok(Some(_)) => {}
             Ok(None) => {
                 let message = format!(
-                    "there is no namespace {name}, which --namespaces names: create it and the roles in it (by namespaces of the chart, and for plugins by innkeeper manifests --namespaces), or leave it out"
+                    "there is no namespace {name}, which --namespaces names: create it with its roles (the chart's value namespaces, and innkeeper manifests --namespaces for plugins), or remove it from the flag"
                 );
                 return Err(Failure::new(Exit::Usage, message));
             }
             Err(error) if error.is_forbidden() => {
                 let message = format!(
-                    "the host may not see the namespace {name}, which --namespaces names: create it where it is missing, and the roles in it (by namespaces of the chart, and for plugins by innkeeper manifests --namespaces), or leave it out"
+                    "the host may not read the namespace {name}, which --namespaces names: create it with its roles (the chart's value namespaces, and innkeeper manifests --namespaces for plugins), or remove it from the flag"
                 );
                 return Err(error).or_fail(Exit::Usage, message);
             }

@@ -1,4 +1,4 @@
-//! The traces of passes on their way to a collector, by OTLP over HTTP.
+//! Sends traces of passes to a collector, by OTLP over HTTP.
 //!
 //! The SDK's batch processor has the queue and a thread that sends, so no pass waits. It drops spans above its bounds,
 //! which the variables `OTEL_BSP_*` set, and logs their number.
@@ -32,23 +32,23 @@ use crate::args::RunArgs;
 
 const START: &str = "failed to set up the traces for --otlp-endpoint";
 
-/// The time limit of a request, as in the SDKs of OpenTelemetry.
+/// The time limit of a request, as in OpenTelemetry's SDKs.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The time limit for the last spans when the host ends.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The traces of a running host; without a collector there are none.
+/// The traces of a running host, if there is a collector.
 pub(super) struct Traces(Option<SdkTracerProvider>);
 
 impl Traces {
-    /// Starts the thread that sends, if the user has named a collector.
+    /// Starts the thread that sends, if there is a collector.
     pub(super) async fn start(args: &RunArgs, metrics: &Arc<Metrics>) -> Result<Self, Failure> {
         let Some(endpoint) = &args.traces.endpoint else {
             return Ok(Self(None));
         };
         let client_args = args.clone();
-        // The client has a runtime of its own, which must not start within another.
+        // The blocking client starts its own runtime, which fails within another.
         let client = spawn_blocking(move || client(&client_args))
             .await
             .or_fail(Exit::Failure, TASK_ENDED)??;
@@ -80,7 +80,7 @@ impl Traces {
         Some(self.0.as_ref()?.tracer("innkeeper"))
     }
 
-    /// Sends the spans that still wait, within a time limit.
+    /// Sends the remaining spans, within a time limit.
     pub(super) async fn flush(mut self) {
         let Some(provider) = self.0.take() else {
             return;
@@ -112,7 +112,7 @@ fn client(args: &RunArgs) -> Result<Client, Failure> {
         .or_fail(Exit::Failure, START)
 }
 
-/// The attributes of this process.
+/// This process's attributes.
 fn resource(args: &RunArgs) -> Resource {
     let text = |key: &'static str, value: &str| KeyValue::new(key, value.to_owned());
     Resource::builder()
@@ -152,7 +152,7 @@ impl<E: SpanExporter> SpanExporter for CountedExporter<E> {
         } else {
             self.metrics.spans(SpanResult::Sent, count);
         }
-        // An error would make the processor log each batch.
+        // For an error, the processor would log each batch.
         Ok(())
     }
 

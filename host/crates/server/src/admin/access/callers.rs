@@ -1,8 +1,8 @@
-//! The callers that the server knows, and their shares of the reviews. Pure: every call brings the time.
+//! Cached permissions and rate limits for reviews. Pure: callers pass the time.
 //!
-//! A review costs the API server up to two requests, so everyone has a share of them. A token that the API server
-//! accepted within the last hour has one of its own, which no other caller can use up. All unknown tokens have one
-//! together, and each client address a part of that.
+//! A review costs the API server up to two requests, so reviews are rate-limited. A token that the API server accepted
+//! within the last hour has a separate limit, which no other caller can use up. All unknown tokens share one limit, and
+//! each client address has a part of it.
 
 use std::{
     collections::BTreeMap,
@@ -13,36 +13,36 @@ use std::{
 use innkeeper_model::{Rate, TokenBucket};
 use sha2::{Digest as _, Sha256};
 
-/// The time for which a permission is kept. As long as that of controller-runtime: a scraper costs two requests a minute,
-/// and a right that was taken away still counts that long.
+/// How long a permission is cached, as in controller-runtime: a scraper costs two requests a minute, and revoked rights
+/// apply this much longer.
 const PERMISSION_TIME: Duration = Duration::from_mins(1);
 
-/// The largest number of kept permissions. Far more than scrapers and paths.
+/// The maximum number of cached permissions: far more than scrapers and paths.
 const PERMISSIONS_MAX: usize = 64;
 
-/// The time for which a token counts as known after its last permission. Accounts get a new token about once an hour.
+/// How long a token is known after the last permission. Accounts get a new token about once an hour.
 const KNOWN_TIME: Duration = Duration::from_hours(1);
 
-/// The largest number of known tokens. Far more than scrapers.
+/// The maximum number of known tokens: far more than scrapers.
 const KNOWN_MAX: usize = 64;
 
-/// The reviews of unknown tokens in all: a flood costs the API server no more than five a second.
+/// The limit for all unknown tokens: a flood costs the API server at most five reviews a second.
 const UNKNOWN: Rate = Rate {
     burst: 40,
     refill: Duration::from_secs(8),
 };
 
-/// The reviews of one known token, or of the unknown tokens of one address. One in 15 s, the usual interval of scrapes:
-/// so a scraper without the right reads each time that it has none.
+/// The limit for one known token, or for one address's unknown tokens. One review per 15 s, the usual scrape interval, so
+/// that an unauthorized scraper always gets the right error.
 const SHARE: Rate = Rate {
     burst: 20,
     refill: Duration::from_mins(5),
 };
 
-/// A digest, so that no token is kept.
+/// A digest, because no token must stay in memory.
 type Sha = [u8; 32];
 
-/// The token of a caller with the request, as digests.
+/// Digests of a caller's token and request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caller {
     token: Sha,
@@ -57,13 +57,12 @@ struct Known {
     reviews: TokenBucket<Instant>,
 }
 
-/// The kept permissions, and the right to ask for more.
+/// Cached permissions and the state of the rate limits.
 #[derive(Debug, Default)]
 pub(super) struct Callers {
     permissions: BTreeMap<Sha, Instant>,
     known: BTreeMap<Sha, Known>,
-    /// The shares of addresses that are not full. Each took a review within the time in which a share fills, so
-    /// [`UNKNOWN`] bounds their number.
+    /// Shares that are not full. Each address had a review within a share's refill time, so [`UNKNOWN`] bounds their number.
     addresses: BTreeMap<IpAddr, TokenBucket<Instant>>,
     unknown: TokenBucket<Instant>,
 }
@@ -72,7 +71,7 @@ impl Caller {
     pub(super) fn new(token: &str, verb: &str, path: &str, address: IpAddr) -> Self {
         Self {
             token: Sha256::digest(token).into(),
-            // No part contains a line break: all three come from the head of a request.
+            // Unambiguous: parts of a request's head contain no line break.
             request: Sha256::digest(format!("{verb}\n{path}\n{token}")).into(),
             address: share_address(address),
         }
@@ -87,16 +86,19 @@ impl Callers {
             .is_some_and(|until| *until > now)
     }
 
-    /// Takes a review from the share of the caller; returns false if there is none left.
+    /// Takes a review from the caller's share; returns false if none is left.
     pub(super) fn take_review(&mut self, caller: &Caller, now: Instant) -> bool {
         if let Some(known) = self.known.get_mut(&caller.token)
             && known.until > now
         {
             return known.reviews.take_all(1, SHARE, now);
         }
-        let share = self.addresses.get(&caller.address);
-        let mut share = share.copied().unwrap_or_default();
-        // Who used many reviews may not use the last ones, which are for newcomers.
+        let mut share = self
+            .addresses
+            .get(&caller.address)
+            .copied()
+            .unwrap_or_default();
+        // The last reviews are for newcomers.
         let taken = SHARE.burst - share.available(SHARE, now);
         if self.unknown.available(UNKNOWN, now) <= taken || !share.take_all(1, SHARE, now) {
             return false;
@@ -109,7 +111,7 @@ impl Callers {
         self.unknown.take_all(1, UNKNOWN, now)
     }
 
-    /// Keeps a permission, and the token as a known one.
+    /// Caches a permission, and remembers the token.
     pub(super) fn permit(&mut self, caller: &Caller, now: Instant) {
         self.permissions.retain(|_, until| *until > now);
         remove_first_above(&mut self.permissions, PERMISSIONS_MAX, |until| *until);
@@ -126,13 +128,13 @@ impl Callers {
         self.known.insert(caller.token, Known { until, reviews });
     }
 
-    /// Forgets a token that the API server no longer accepts.
+    /// Forgets a token that the API server rejected.
     pub(super) fn forget(&mut self, caller: &Caller) {
         self.known.remove(&caller.token);
     }
 }
 
-/// Makes room for one more entry: removes that which ends first.
+/// Makes room for one more entry by removing the one that expires first.
 fn remove_first_above<T>(
     entries: &mut BTreeMap<Sha, T>,
     max: usize,
@@ -141,12 +143,16 @@ fn remove_first_above<T>(
     if entries.len() < max {
         return;
     }
-    let first = entries.iter().min_by_key(|(_, entry)| until(entry));
-    let first = first.map(|(key, _)| *key);
-    first.map(|key| entries.remove(&key));
+    let first = entries
+        .iter()
+        .min_by_key(|(_, entry)| until(entry))
+        .map(|(key, _)| *key);
+    if let Some(key) = first {
+        entries.remove(&key);
+    }
 }
 
-/// Returns the address that stands for a client: of IPv6 its network of 64 bits, because one client has all addresses of it.
+/// Returns the address for rate limits: for IPv6 the /64 network, because one client usually owns all of it.
 pub(in crate::admin) fn share_address(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -206,8 +212,7 @@ mod tests {
         }
     }
 
-    /// Two minutes of a flood, in steps of 10 ms: each step is one unknown token from the next of these addresses.
-    /// Returns the number of its reviews.
+    /// Floods for two minutes: every 10 ms, the next address sends an unknown token. Returns the number of reviews.
     fn flood(
         callers: &mut Callers,
         addresses: &[String],
@@ -246,12 +251,12 @@ mod tests {
             let mut callers = Callers::default();
             let addresses = addresses(number);
             // One scraper shares an address with the flood, and was accepted before.
-            let known = caller("known", &addresses[0]);
-            callers.permit(&known, Instant::now());
+            let known_caller = caller("known", &addresses[0]);
+            callers.permit(&known_caller, Instant::now());
             let mut newcomers = 0..;
             let mut scrapes = 0;
             let reviews = flood(&mut callers, &addresses, |callers, now| {
-                scrape(callers, &known, now);
+                scrape(callers, &known_caller, now);
                 scrapes += 1;
                 // Every ten seconds another address scrapes for the first time.
                 if scrapes % 1000 == 0 {
@@ -273,7 +278,7 @@ mod tests {
                 largest = largest.max(callers.addresses.len());
             });
             assert!((600..=640).contains(&reviews), "{number}: {reviews}");
-            // Those of the burst, and five a second in the time in which a share gains a review.
+            // The burst, and five a second until a share gains a review.
             assert!(largest <= 40 + 5 * 16, "{number}: {largest}");
             assert!(callers.known.is_empty() && callers.permissions.is_empty());
         }
