@@ -1,8 +1,7 @@
-//! The settings of all commands, as the command line, the environment and configuration files give them.
+//! Settings of all commands, from the command line, the environment and configuration files.
 //!
-//! The `Args` of a command are its settings, with every default filled in; the crate of a command has them.
-//! clap parses each value into its type and names the flag of a bad value; [`read`] then checks the flags that depend on
-//! each other. So nothing starts with unusable settings.
+//! A command's `Args` are its settings with all defaults, and live in the command's crate.
+//! clap parses each value and names the flag with a bad one; [`read`] then checks flags that depend on each other.
 //! Nothing here acts on the settings.
 
 mod compile;
@@ -32,10 +31,10 @@ pub use status::StatusArgs;
 /// A failure to read the settings.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The command line is invalid, or asks for help or the version; clap has the message.
+    /// The command line is invalid, or requests help or the version; clap has the message.
     #[error("failed to parse the command line")]
     CommandLine(#[source] Box<clap::Error>),
-    /// The settings do not fit together, or the log does not start.
+    /// Flags contradict each other, or the log does not start.
     #[error(transparent)]
     Settings(#[from] Failure),
 }
@@ -60,32 +59,32 @@ pub struct Cli {
 /// A command with its settings.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Reconcile a cluster until stopped: with the given plugin files, or with the cluster's Plugin resources, or both.
+    /// Reconcile a cluster until stopped, with plugin files, the cluster's Plugin resources, or both.
     Run(Box<RunArgs>),
-    /// Develop plugins: start a local cluster or use one, run plugins, apply examples, show their state.
+    /// Develop plugins: start or use a cluster, run plugins, apply examples, and show their state.
     Dev(DevArgs),
-    /// Run one pass of a plugin offline and print the result; needs no cluster.
+    /// Run one pass of a plugin offline and print the result.
     Render(RenderArgs),
-    /// Describe a WebAssembly file: its type, its imports, and the kinds that it declares.
+    /// Describe a WebAssembly file: type, imports, and declared kinds.
     Inspect(InspectArgs),
-    /// Print the objects that a cluster needs to run plugins: CRDs, least-privilege roles, and Plugins with their grants.
+    /// Print the objects that a cluster needs to run plugins: CRDs, least-privilege roles, and Plugins with grants.
     Manifests(ManifestsArgs),
     /// Compile one plugin from standard input to standard output; `run` and `dev` start it themselves.
     #[command(hide = true)]
     Compile(CompileArgs),
-    /// Create a plugin project that builds, tests and runs at once.
+    /// Create a plugin project, ready to build, test and run.
     New(NewArgs),
-    /// Build plugins from source with an embedded description; the same source gives the same digest.
+    /// Build plugins reproducibly from source, with an embedded description.
     Build(BuildArgs),
-    /// Test a plugin offline: its cases, and the properties of a good reconciler over generated parents.
+    /// Test a plugin offline: run its cases, and check reconciler properties with generated parents.
     Test(TestArgs),
-    /// Show the effects of a plugin on the live parents of a cluster before it replaces the active revision; writes nothing.
+    /// Show how a plugin would change a cluster's live parents, before it replaces the active revision; writes nothing.
     Plan(Box<PlanArgs>),
-    /// Write all that `plan` reads from a cluster for a plugin to a file.
+    /// Write everything that `plan` reads from a cluster to a file.
     Dump(Box<DumpArgs>),
-    /// Record calls of a running host to files.
+    /// Record a running host's plugin calls to files.
     Record(RecordArgs),
-    /// Repeat a recorded pass offline and print the difference between the recorded and the new answer.
+    /// Repeat a recorded pass offline and print how the new answer differs.
     Replay(ReplayArgs),
     /// Push a plugin to a registry.
     Push(PushArgs),
@@ -93,25 +92,25 @@ pub enum Command {
     Pull(PullArgs),
     /// Sign a plugin in a registry, compatible with cosign.
     ///
-    /// A reference with the digest of a manifest may name any artifact, such as an image or a chart. Without --digest, its
-    /// content is not fetched.
+    /// A reference with a manifest digest may name any artifact, such as an image or a chart. Without --digest, the command
+    /// does not fetch the content.
     Sign(SignArgs),
-    /// Verify the signature of a plugin in a registry.
+    /// Verify a plugin's signature in a registry.
     Verify(VerifyArgs),
     /// Show the conditions of Plugins and of the parents that are not Ready.
     Status(StatusArgs),
-    /// Print the completions of a shell.
+    /// Print shell completions.
     Completions(CompletionsArgs),
-    /// Write the man pages of all commands to a directory.
+    /// Write man pages for all commands to a directory.
     Man(ManArgs),
 }
 
 impl Command {
-    /// The default filter of the log.
+    /// The default log filter.
     pub const fn log_filter(&self) -> &'static str {
-        // The errors of the client are part of the errors of the request's user.
+        // Errors of kube's client appear in the errors of its callers.
         match self {
-            // Their output shows the progress. `dev` installs the definition that the controller waits for, and its user
+            // The output shows progress. `dev` installs the CRD that the controller misses at first, and a plugin author
             // wants to see what the plugin logs.
             Self::Dev(_) => {
                 "warn,guest=info,innkeeper_plugin_controller::definition=error,kube_client=off"
@@ -133,21 +132,21 @@ impl Command {
     }
 }
 
-/// Reads the command line, the environment, and the configuration files that they name.
+/// Reads the command line, the environment, and the files that they name.
 pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, Error> {
-    let parsed = Cli::try_parse_from(arguments);
-    let cli = parsed.map_err(|error| Error::CommandLine(Box::new(error)))?;
+    let cli =
+        Cli::try_parse_from(arguments).map_err(|error| Error::CommandLine(Box::new(error)))?;
     cli.command.check()?;
     Ok(cli)
 }
 
-/// Reports an unusable command line, or prints the requested help or version; returns the end of the process.
+/// Reports an unusable command line, or prints the requested help or version; returns the exit code.
 pub fn explain(error: &Error) -> Exit {
     let Error::CommandLine(usage) = error else {
         Streams::for_process(|streams| streams.report(error));
         return Exit::Usage;
     };
-    // Help and version are errors of clap as well, and clap knows their streams.
+    // clap treats help and version as errors too, and knows their streams.
     let printed = usage.print();
     if usage.use_stderr() || printed.is_err() {
         Exit::Usage

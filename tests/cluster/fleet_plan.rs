@@ -262,7 +262,7 @@ fn the_counts_of_plans_are_the_writes_of_the_swaps_of_all_shipped_plugins() {
         );
         let told = String::from_utf8_lossy(&made.stderr);
         assert_eq!(made.status.code(), Some(0), "{told}");
-        assert!(told.contains("keep it as a Secret"), "{told}");
+        assert!(told.contains("protect it like a Secret"), "{told}");
         let from = ["--from", dump.to_str().unwrap()];
         let (again, second) = fleet.plan(&stage, &namespace, &from);
         assert_eq!(again, plan, "{}", fleet.plugin);
@@ -356,10 +356,10 @@ fn plugins_that_may_read_the_values_of_secrets_get_no_dump_and_no_plan_from_one(
     fs::write(&values, text.replace("access: hash", "access: full")).unwrap();
     let [hashes, values] = [&hashes, &values].map(|path| path.to_str().unwrap());
     let from = ["--from", dump];
-    let refused = "error: plugin nosy may read the values of Secrets, which a dump never has: plan it against the cluster, or give --grants without them";
+    let refused = "error: plugin nosy may read Secret values, which a dump never contains: plan it against the cluster, or give --grants without them";
     let rows: [(&str, &[&str], &str, i32, &str); 4] = [
         ("dump", &cluster, values, 2, refused),
-        ("dump", &cluster, hashes, 0, "keep it as a Secret"),
+        ("dump", &cluster, hashes, 0, "protect it like a Secret"),
         ("plan", &from, values, 2, refused),
         ("plan", &from, hashes, 0, ""),
     ];

@@ -323,7 +323,7 @@ fn a_missing_namespace_is_reported_with_a_remedy() {
     for part in [
         "there is no namespace missing",
         "create it",
-        "or leave it out",
+        "or remove it from the flag",
     ] {
         assert!(log.contains(part), "{part} is not in {log}");
     }

@@ -1,4 +1,4 @@
-//! The hidden command `compile`: the host starts its own program with it, once per plugin.
+//! The hidden command `compile`, which the host runs once per plugin.
 
 use std::num::NonZeroUsize;
 
@@ -7,13 +7,13 @@ use innkeeper_sandbox::artifact::{ChildBounds, ChildTask};
 /// Flags of `compile`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::Args)]
 pub struct CompileArgs {
-    /// Largest address space, in bytes
+    /// Maximum address space, in bytes
     #[arg(long, value_name = "BYTES")]
     memory_bytes_max: u64,
-    /// Longest CPU time, in seconds
+    /// Maximum CPU time, in seconds
     #[arg(long, value_name = "SECONDS")]
     cpu_seconds_max: u64,
-    /// Largest output, in bytes
+    /// Maximum output, in bytes
     #[arg(long, value_name = "BYTES")]
     code_bytes_max: u64,
     /// Number of compiler threads
@@ -25,13 +25,13 @@ pub struct CompileArgs {
     /// Check a configuration against its schema instead of compiling
     #[arg(long)]
     config: bool,
-    /// Process ID of the host, without which this process ends
+    /// Process ID of the host; this process ends with it
     #[arg(long, value_name = "PID")]
     host_process: Option<u32>,
 }
 
 impl CompileArgs {
-    /// Returns the bounds of the process.
+    /// Returns the process limits.
     pub const fn bounds(&self) -> ChildBounds {
         ChildBounds {
             memory_bytes_max: self.memory_bytes_max,
@@ -41,7 +41,7 @@ impl CompileArgs {
         }
     }
 
-    /// Returns its work.
+    /// Returns the task.
     pub const fn task(&self) -> ChildTask {
         if self.config {
             return ChildTask::CheckConfig;

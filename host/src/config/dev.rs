@@ -13,7 +13,7 @@ use innkeeper_server::{
     plugin_files,
 };
 
-/// The exit codes of `dev`, in its help.
+/// The end of the help: examples and exit codes.
 const HELP: &str = concat!(
     examples!(
         "innkeeper dev --controlplane target/controlplane/controlplane --example tests/example/parent.yaml",
@@ -25,7 +25,7 @@ const HELP: &str = concat!(
 );
 
 /// Flags of `dev`.
-// The user must name the cluster: `dev` applies examples, which do not belong into whatever cluster is the current one.
+// The user must name the cluster: `dev` applies examples, which must not end up in the current context by accident.
 #[derive(Clone, Debug, clap::Args)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -39,43 +39,42 @@ pub struct DevArgs {
     cluster: ClusterArgs,
     #[command(flatten)]
     plugins: PluginArgs,
-    /// Develop the plugin of the crate in this directory: build it, run it as a Plugin resource with the configuration in
-    /// config.yaml, if there is one, and do so again after each change of a file [default: the current directory, or none
-    /// with plugin files].
+    /// Develop the plugin crate in this directory: build it and run it as a Plugin resource with the configuration in
+    /// config.yaml, if present; repeat after each file change [default: the current directory, or none with plugin files].
     ///
-    /// A build that fails, or a plan in which the plugin fails for a parent, leaves the active revision in place.
+    /// If the build fails, or the plugin fails for a parent in the plan, the active revision stays.
     #[arg(value_name = "DIR", conflicts_with = "plugin-files")]
     crate_directory: Option<PathBuf>,
     /// Ask before each swap to a new revision of the crate.
     #[arg(long, conflicts_with_all = ["plugin-files", "yes"])]
     pub ask: bool,
-    /// In a cluster that dev did not start, do not ask before a swap that deletes children.
+    /// Do not ask before a swap that deletes children in a cluster that dev did not start.
     #[arg(long, conflicts_with = "plugin-files")]
     pub yes: bool,
-    /// The part of the cluster that the host sees.
+    /// The host's scope.
     #[command(flatten)]
     pub scope: ScopeArgs,
     /// Start a local control plane with this program (built by tests/controlplane/build) instead of using a cluster
-    /// [default: $INNKEEPER_CONTROLPLANE without --kubeconfig and --context].
+    /// [default: $INNKEEPER_CONTROLPLANE, unless --kubeconfig or --context is set].
     ///
-    /// There, plugins without --grants get everything that they ask for, with Pods at podSecurity: restricted.
+    /// There, plugins without --grants get everything that they request, with Pods at podSecurity: restricted.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["kubeconfig", "context"])]
     controlplane: Option<PathBuf>,
-    /// Keep the data of the local control plane in this directory, and continue with it at the next start
-    /// [default: a new directory, removed at the end].
+    /// Keep the local control plane's data in this directory for the next start [default: a new directory, removed at the
+    /// end].
     #[arg(long, value_name = "DIR", conflicts_with_all = ["kubeconfig", "context"])]
     pub dir: Option<PathBuf>,
-    /// Leave the control plane running at the end, without a host; its directory and its process are printed.
+    /// Leave the control plane running at the end, without a host, and print its directory and process ID.
     #[arg(long, conflicts_with_all = ["kubeconfig", "context"])]
     pub keep: bool,
-    /// Apply the objects of these YAML or JSON files, and wait until the parents among them are Ready. Objects without a
-    /// namespace go to the first one of --namespaces, else to default.
+    /// Apply the objects in these YAML or JSON files, and wait until the parents among them are Ready. Objects without a
+    /// namespace go to the first of --namespaces, or to default.
     #[arg(long = "example", value_name = "FILE", num_args = 1..)]
     pub examples: Vec<PathBuf>,
     /// Exit when all parents are Ready.
     #[arg(long)]
     pub once: bool,
-    /// With --once: fail if a parent is not Ready after this number of seconds, 1 to 86400.
+    /// With --once: fail if a parent is not Ready after this time, in seconds, 1 to 86400.
     #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = seconds(1..=86_400))]
     pub timeout: Duration,
 }
@@ -91,10 +90,11 @@ impl DevArgs {
         Err(Failure::new(Exit::Usage, message))
     }
 
-    /// The program of the local control plane; none if the user names a cluster.
+    /// The local control plane's program; none if the user names a cluster.
     pub fn controlplane(&self) -> Option<PathBuf> {
-        let given = self.controlplane.clone();
-        given.or_else(|| usual_program().filter(|_| !self.names_cluster()))
+        self.controlplane
+            .clone()
+            .or_else(|| default_program().filter(|_| !self.names_cluster()))
     }
 
     const fn names_cluster(&self) -> bool {
@@ -102,20 +102,25 @@ impl DevArgs {
         connection.kubeconfig.is_some() || connection.context.is_some()
     }
 
-    /// The directory of the crate to develop; none with plugin files.
+    /// The crate's directory; none with plugin files.
     pub fn project(&self) -> Option<&Path> {
         let has_files = !self.plugins.files().is_empty();
-        let usual = || (!has_files).then_some(Path::new("."));
-        self.crate_directory.as_deref().or_else(usual)
+        self.crate_directory
+            .as_deref()
+            .or_else(|| (!has_files).then_some(Path::new(".")))
     }
 
-    /// Returns the namespace of the examples that name none.
+    /// Returns the namespace for examples without one.
     pub fn examples_namespace(&self) -> &str {
-        let mut namespaces = self.scope.namespaces.iter().flatten();
-        namespaces.next().map_or("default", String::as_str)
+        self.scope
+            .namespaces
+            .iter()
+            .flatten()
+            .next()
+            .map_or("default", String::as_str)
     }
 
-    /// Returns the settings of the host: with the usual lease, and without an admin server.
+    /// Returns the host's settings: the default lease, no admin server.
     pub fn host(&self) -> RunArgs {
         let mut plugins = self.plugins.clone();
         // The local control plane is for the plugins alone.
@@ -140,6 +145,6 @@ impl DevArgs {
     clippy::disallowed_methods,
     reason = "clap would take the variable for the flag, which conflicts with those of an existing cluster"
 )]
-fn usual_program() -> Option<PathBuf> {
+fn default_program() -> Option<PathBuf> {
     env::var_os("INNKEEPER_CONTROLPLANE").map(PathBuf::from)
 }

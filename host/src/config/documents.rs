@@ -9,7 +9,7 @@ use innkeeper_command::{examples, exit_codes};
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = concat!(examples!("innkeeper completions bash"), exit_codes!()))]
 pub struct CompletionsArgs {
-    /// The shell.
+    /// Shell.
     #[arg(value_name = "SHELL", value_enum)]
     pub shell: Shell,
 }

@@ -14,8 +14,8 @@ use innkeeper_source::tests::{P256_KEY, P256_PUB};
 use super::*;
 
 fn parse(arguments: &[&str]) -> Result<Cli, Error> {
-    let given = ["innkeeper", "--log", "info"].iter().chain(arguments);
-    read(given.map(OsString::from))
+    let input = ["innkeeper", "--log", "info"].iter().chain(arguments);
+    read(input.map(OsString::from))
 }
 
 fn run(arguments: &[&str]) -> RunArgs {
@@ -69,13 +69,13 @@ fn fills_in_every_limit() {
     let pod = |name| run(&["--plugin", "a.wasm", "--pod-namespace", name]);
     assert_eq!(pod("pods").cluster.host_namespaces(), ["host", "pods"]);
     assert_eq!(pod("host").cluster.host_namespaces(), ["host"]);
-    let given = "--plugin a.wasm --forget-passes --guest-memory 16 --workers 3 --drain-timeout 0 --cache-size 20";
-    let given = run(&given.split(' ').collect::<Vec<_>>());
-    assert!(given.plugins.forget_passes);
-    assert_eq!(given.plugins.guest_memory_bytes_max, Some(16 << 20));
-    assert_eq!(given.plugins.cache_bytes_max, 20 << 20);
-    assert_eq!(given.plugins.workers.get(), 3);
-    assert_eq!(given.plugins.drain, Duration::ZERO);
+    let input = "--plugin a.wasm --forget-passes --guest-memory 16 --workers 3 --drain-timeout 0 --cache-size 20";
+    let input = run(&input.split(' ').collect::<Vec<_>>());
+    assert!(input.plugins.forget_passes);
+    assert_eq!(input.plugins.guest_memory_bytes_max, Some(16 << 20));
+    assert_eq!(input.plugins.cache_bytes_max, 20 << 20);
+    assert_eq!(input.plugins.workers.get(), 3);
+    assert_eq!(input.plugins.drain, Duration::ZERO);
 }
 
 #[test]
@@ -125,21 +125,21 @@ fn says_how_sources_are_reached() {
     assert!(none.sources.settings().mirrors.is_empty());
 
     let missing = rejection(&["run", "--source-ca-file", "/none"]);
-    let said = "invalid value '/none' for '--source-ca-file <FILE>': failed to read the file: ";
-    assert!(missing.contains(said), "{missing}");
+    let text = "invalid value '/none' for '--source-ca-file <FILE>': failed to read the file: ";
+    assert!(missing.contains(text), "{missing}");
     let empty = file(dir.path(), "empty.pem", "");
     let refused = rejection(&["run", "--source-ca-file", &empty]);
-    let said = "empty.pem' for '--source-ca-file <FILE>': it contains no certificate: give the authorities as PEM";
-    assert!(refused.contains(said), "{refused}");
+    let text = "empty.pem' for '--source-ca-file <FILE>': it contains no certificate: give the authorities as PEM";
+    assert!(refused.contains(text), "{refused}");
     for text in ["ghcr.io", "=a", "a=", "ghcr.io/a=b", "a=b,c"] {
         let refused = rejection(&["run", "--source-mirror", text]);
-        let said = "is not REGISTRY=MIRROR: write it as ghcr.io=mirror.example";
-        assert!(refused.contains(said), "{refused}");
+        let text = "is not REGISTRY=MIRROR: write it as ghcr.io=mirror.example";
+        assert!(refused.contains(text), "{refused}");
         assert!(refused.contains("--source-mirror"), "{refused}");
     }
     let alone = rejection(&["run", "--plugin", "a.wasm", "--source-ca-file", &authority]);
-    let said = "--source-ca-file is for Plugin resources";
-    assert!(alone.contains(said), "{alone}");
+    let text = "--source-ca-file is for Plugin resources";
+    assert!(alone.contains(text), "{alone}");
 }
 
 #[test]
@@ -157,16 +157,16 @@ fn takes_the_wasm_files_of_a_directory_in_order() {
 #[test]
 fn reads_the_configuration_of_plugins() {
     let dir = tempfile::tempdir().unwrap();
-    let given = file(dir.path(), "a.yaml", "image: x\n");
-    let settings = run(&["--plugin", "a.wasm", "--config", &format!("a={given}")]);
+    let input = file(dir.path(), "a.yaml", "image: x\n");
+    let settings = run(&["--plugin", "a.wasm", "--config", &format!("a={input}")]);
     assert_eq!(settings.plugins.configs()["a"]["image"], "x");
 }
 
 #[test]
 fn reads_what_plugins_may_do() {
     let dir = tempfile::tempdir().unwrap();
-    let given = file(dir.path(), "a.yaml", "children: [{kind: Pod}]\n");
-    let named = format!("a={given}");
+    let input = file(dir.path(), "a.yaml", "children: [{kind: Pod}]\n");
+    let named = format!("a={input}");
     let settings = run(&["--plugin", "a.wasm", "--grants", &named]);
     let granted = settings.plugins.grants();
     assert_eq!(granted["a"]["children"][0]["kind"], "Pod");
@@ -175,8 +175,8 @@ fn reads_what_plugins_may_do() {
     let twice = [
         "run", "--plugin", "a", "--grants", &named, "--grants", &second,
     ];
-    let said = format!("--grants names plugin a twice, with {given} and {other}: give one");
-    assert!(rejection(&twice).contains(&said));
+    let text = format!("--grants names plugin a twice, with {input} and {other}: give one");
+    assert!(rejection(&twice).contains(&text));
 }
 
 #[test]
@@ -275,8 +275,9 @@ fn names_of_the_manifests_are_checked() {
 #[test]
 fn hosts_take_turns_unless_told_not_to() {
     let args = |arguments: &[&str]| {
-        let fixed = "--plugin a --kubeconfig k --lease-identity a";
-        let fixed = fixed.split(' ').collect::<Vec<_>>();
+        let fixed = "--plugin a --kubeconfig k --lease-identity a"
+            .split(' ')
+            .collect::<Vec<_>>();
         run(&[&*fixed, arguments].concat())
     };
     assert!(!args(&["--leader-elect=false"]).elects_leader());
@@ -377,7 +378,7 @@ fn namespaces_are_taken_in_order_and_bad_ones_are_named() {
     };
     assert_eq!(settings.scope, expected);
     let long = "x".repeat(64);
-    for (given, part) in [
+    for (input, part) in [
         ("", "it has an empty name: write it as a,b"),
         ("a,,b", "it has an empty name: write it as a,b"),
         ("a,B", "\"B\" is not a name: use at most 63 lower-case"),
@@ -387,11 +388,11 @@ fn namespaces_are_taken_in_order_and_bad_ones_are_named() {
         (&long, "is not a name: use at most 63 lower-case"),
         ("a,b,a", "it has a twice: name each namespace once"),
     ] {
-        let given = format!("--namespaces={given}");
+        let input = format!("--namespaces={input}");
         for command in [&["run", "--plugin"][..], &["manifests"]] {
-            let said = rejection(&[command, &["a.wasm", &given]].concat());
-            assert!(said.contains(part), "{command:?} {given}: {said}");
-            assert!(said.contains("--namespaces"), "{said}");
+            let text = rejection(&[command, &["a.wasm", &input]].concat());
+            assert!(text.contains(part), "{command:?} {input}: {text}");
+            assert!(text.contains("--namespaces"), "{text}");
         }
     }
 }
@@ -401,20 +402,20 @@ fn a_plugin_selector_is_read_as_kubectl_reads_one() {
     let settings = run(&["--plugin-selector", " team in (a, b),!old "]);
     let selector = settings.sources.selector;
     assert_eq!(selector.unwrap().to_string(), "team in (a,b),!old");
-    for (given, part) in [
+    for (input, part) in [
         ("", "it selects everything: omit the flag"),
         (
             "team in a",
             "'team in a' for '--plugin-selector <SELECTOR>': ",
         ),
     ] {
-        let given = format!("--plugin-selector={given}");
-        let said = rejection(&["run", &given]);
-        assert!(said.contains(part), "{given}: {said}");
+        let input = format!("--plugin-selector={input}");
+        let text = rejection(&["run", &input]);
+        assert!(text.contains(part), "{input}: {text}");
     }
-    let said = rejection(&["run", "--plugin", "a.wasm", "--plugin-selector", "a=b"]);
+    let text = rejection(&["run", "--plugin", "a.wasm", "--plugin-selector", "a=b"]);
     let unserved = "--plugin-selector is for Plugin resources";
-    assert!(said.contains(unserved), "{said}");
+    assert!(text.contains(unserved), "{text}");
 }
 
 #[test]
@@ -439,8 +440,8 @@ fn hosts_that_do_other_work_do_not_wait_for_each_other() {
     }
     // Those that take turns have the same values, in whatever order.
     assert_eq!(name(&["--namespaces", "b,a"]), names[3]);
-    let given = ["--plugin-selector", "team=a", "--lease-name", "mine"];
-    assert_eq!(name(&given), "mine");
+    let input = ["--plugin-selector", "team=a", "--lease-name", "mine"];
+    assert_eq!(name(&input), "mine");
 }
 
 #[test]
@@ -479,22 +480,22 @@ fn keys_and_digests_are_read_before_a_registry_is_asked() {
             assert!(!message.contains(content), "{message}");
         }
     }
-    let given = parse(&["sign", reference, "--key", &private]).unwrap();
+    let input = parse(&["sign", reference, "--key", &private]).unwrap();
     let content = P256_KEY.lines().nth(1).unwrap();
-    assert!(!format!("{given:?}").contains(content), "{given:?}");
+    assert!(!format!("{input:?}").contains(content), "{input:?}");
 }
 
 #[test]
 fn times_may_have_a_unit() {
-    for (given, expected) in [
+    for (input, expected) in [
         ("90", Duration::from_secs(90)),
         ("90s", Duration::from_secs(90)),
         ("15m", Duration::from_mins(15)),
         ("10h", Duration::from_hours(10)),
         ("2d", Duration::from_hours(48)),
     ] {
-        let args = run(&["--plugin", "a", "--resync-period", given]);
-        assert_eq!(args.plugins.resync_period, expected, "{given}");
+        let args = run(&["--plugin", "a", "--resync-period", input]);
+        assert_eq!(args.plugins.resync_period, expected, "{input}");
     }
     for wrong in [
         "",
@@ -540,7 +541,7 @@ fn a_client_of_a_host_names_its_scheme_and_its_token() {
         Command::Record(args) => args,
         other => panic!("{other:?}"),
     };
-    for (given, url, shown) in [
+    for (input, url, shown) in [
         ("a:1", "http://a:1/x", "a:1"),
         ("http://[::1]:1/", "http://[::1]:1/x", "[::1]:1"),
         (
@@ -549,7 +550,7 @@ fn a_client_of_a_host_names_its_scheme_and_its_token() {
             "https://a.example:1",
         ),
     ] {
-        let address = record(&["--admin-address", given]).admin_address;
+        let address = record(&["--admin-address", input]).admin_address;
         assert_eq!((&*address.url("/x"), &*address.to_string()), (url, shown));
     }
     let dir = tempfile::tempdir().unwrap();
@@ -610,7 +611,7 @@ fn the_parent_of_render_is_an_argument_or_a_flag() {
 
 #[test]
 fn the_candidate_of_plan_is_an_argument_or_a_flag() {
-    let given = Inspected::Artifact("r.example/a:1".to_owned());
+    let input = Inspected::Artifact("r.example/a:1".to_owned());
     let candidate = |arguments: &[&str]| {
         let parsed = parse(&[&["plan"], arguments].concat())?;
         let Command::Plan(args) = parsed.command else {
@@ -619,9 +620,9 @@ fn the_candidate_of_plan_is_an_argument_or_a_flag() {
         Ok::<_, Error>(args.fleet.plugin.or(args.fleet.plugin_file))
     };
     let by_flag = ["--plugin", "oci://r.example/a:1"];
-    assert_eq!(candidate(&by_flag).unwrap().as_ref(), Some(&given));
+    assert_eq!(candidate(&by_flag).unwrap().as_ref(), Some(&input));
     let by_argument = ["oci://r.example/a:1"];
-    assert_eq!(candidate(&by_argument).unwrap().as_ref(), Some(&given));
+    assert_eq!(candidate(&by_argument).unwrap().as_ref(), Some(&input));
     assert!(candidate(&[by_argument[0], by_flag[0], by_flag[1]]).is_err());
     assert!(candidate(&[]).is_err());
 }
@@ -638,8 +639,10 @@ fn a_missing_cache_directory_is_reported_with_a_remedy() {
 
 /// The help of a command, on one line.
 fn help(command: &str) -> String {
-    let message = rejection(&[command, "--help"]);
-    message.split_whitespace().collect::<Vec<_>>().join(" ")
+    rejection(&[command, "--help"])
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// `dev` requires a cluster, so that it applies no examples to whatever cluster is the current one.

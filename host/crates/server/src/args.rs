@@ -1,4 +1,4 @@
-//! The flags of a running host, which are its settings, and those of the connection to one.
+//! Flags for running a host, and for connecting to one.
 
 mod admin;
 mod admin_client;

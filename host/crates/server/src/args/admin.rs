@@ -1,19 +1,19 @@
-//! The admin server.
+//! The admin server's flags.
 
 use std::{net::SocketAddr, path::PathBuf};
 
 use innkeeper_command::{Exit, Failure};
 
-/// The name of this machine, without a request to a name server.
+/// Resolved without a name server.
 const LOCALHOST: &str = "localhost:";
 
-/// Flags of health, metrics and debugging.
+/// Flags for health, metrics and debugging.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Health, metrics and debugging")]
 pub struct AdminArgs {
     /// Serve health (/livez, /readyz) and metrics (/metrics) at ADDRESS:PORT; port 0 selects a free port [default: none].
     ///
-    /// Without --admin-tls, everyone who can connect can read them. They name plugins and kinds, but no objects.
+    /// Without --admin-tls, anyone who can connect can read them. They name plugins and kinds, but no objects.
     #[arg(
         long = "admin-address",
         value_name = "ADDRESS",
@@ -21,27 +21,26 @@ pub struct AdminArgs {
         env = "INNKEEPER_ADMIN_ADDRESS"
     )]
     pub address: Option<SocketAddr>,
-    /// Serve --admin-address by HTTPS, and metrics and debug endpoints only to callers whose bearer token the API server
-    /// accepts and permits to use the path (TokenReview, SubjectAccessReview). Health needs no token.
+    /// Serve --admin-address over HTTPS. Metrics and debug endpoints then need a bearer token that the API server
+    /// authorizes for the path (TokenReview, SubjectAccessReview); health needs none.
     #[arg(long = "admin-tls", requires = "address")]
     pub tls: bool,
-    /// Certificate chain of --admin-tls as PEM; read again when it changes [default: one that the host makes at its
-    /// start].
+    /// Certificate chain for --admin-tls as PEM; reloaded when it changes [default: self-signed, created at startup].
     #[arg(long = "admin-tls-cert", value_name = "FILE", requires_all = ["tls", "key"])]
     pub certificate: Option<PathBuf>,
-    /// Private key of --admin-tls-cert as PEM; read again when it changes.
+    /// Private key for --admin-tls-cert as PEM; reloaded when it changes.
     #[arg(long = "admin-tls-key", value_name = "FILE", requires = "certificate")]
     pub key: Option<PathBuf>,
     /// Also serve /debug/state and /debug/plans, which name parents, /debug/log, which changes the log filter, and
-    /// /debug/recordings, which shows parents and their children. Needs --admin-tls, or an --admin-address that only this machine reaches.
+    /// /debug/recordings, which shows parents and their children. Needs --admin-tls or an --admin-address on localhost.
     #[arg(long = "debug-endpoints", requires = "address")]
     pub debug: bool,
 }
 
-/// The files of a certificate, in PEM form.
+/// Certificate files in PEM form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFiles {
-    /// The certificate, followed by those of intermediate authorities.
+    /// The certificate, followed by its intermediate authorities.
     pub certificate: PathBuf,
     /// The private key.
     pub key: PathBuf,
@@ -58,10 +57,12 @@ impl AdminArgs {
         Ok(())
     }
 
-    /// The files of the certificate; none if the host makes its own.
+    /// The certificate's files; none if the host creates its own.
     pub fn certificate(&self) -> Option<CertificateFiles> {
-        let (certificate, key) = (self.certificate.clone()?, self.key.clone()?);
-        Some(CertificateFiles { certificate, key })
+        Some(CertificateFiles {
+            certificate: self.certificate.clone()?,
+            key: self.key.clone()?,
+        })
     }
 }
 
@@ -69,8 +70,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     let numeric = text
         .strip_prefix(LOCALHOST)
         .map(|port| format!("127.0.0.1:{port}"));
-    let parsed = numeric.as_deref().unwrap_or(text).parse();
-    parsed.map_err(|_| {
+    numeric.as_deref().unwrap_or(text).parse().map_err(|_| {
         "write it as ADDRESS:PORT with an IP address or localhost, for example localhost:8080"
             .to_owned()
     })

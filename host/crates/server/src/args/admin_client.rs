@@ -1,4 +1,4 @@
-//! The connection of a command to the admin server of a running host.
+//! A command's connection to a running host's admin server.
 
 use std::{fmt, str::FromStr};
 
@@ -9,7 +9,7 @@ use innkeeper_command::{
     values::{Pem, authorities, read_text},
 };
 
-/// The address of the admin server of a host.
+/// The address of a host's admin server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminAddress {
     /// True if the host runs with --admin-tls.
@@ -18,7 +18,7 @@ pub struct AdminAddress {
 }
 
 impl AdminAddress {
-    /// Returns the URL of a path.
+    /// Returns a path's URL.
     pub fn url(&self, path: &str) -> String {
         let scheme = if self.is_secure { "https" } else { "http" };
         format!("{scheme}://{}{path}", self.host_and_port)
@@ -58,18 +58,18 @@ impl FromStr for AdminAddress {
 
 /// Flags for the connection to a host with --admin-tls.
 ///
-/// The token of the kubeconfig is not a default: a host that has it could act as the user.
+/// The kubeconfig's token is not the default: a host that received it could act as the user.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Connection to https://HOST:PORT")]
 pub struct AdminClientArgs {
-    /// File with the token of an account that may use the debug endpoints, as `kubectl create token` prints it.
+    /// File with a token that may use the debug endpoints, as `kubectl create token` prints it.
     #[arg(long, value_name = "FILE", requires = "admin_address", value_parser = token())]
     pub token_file: Option<HeaderValue>,
-    /// Trust the authorities in this PEM file in addition to those of the system.
+    /// Trust the authorities in this PEM file in addition to the system's.
     #[arg(long, value_name = "FILE", requires = "admin_address", value_parser = authorities())]
     pub ca_file: Option<Pem>,
-    /// Accept every certificate, for hosts without --admin-tls-cert. Any server at this address receives the token, so connect by
-    /// `kubectl port-forward`, which verifies the cluster.
+    /// Accept every certificate, for hosts without --admin-tls-cert. Any server at this address receives the token, so
+    /// connect through `kubectl port-forward`, which verifies the cluster.
     #[arg(long, requires = "admin_address", conflicts_with = "ca_file")]
     pub insecure_skip_tls_verify: bool,
 }
@@ -77,10 +77,10 @@ pub struct AdminClientArgs {
 impl AdminClientArgs {
     /// Checks that the flags fit the address.
     pub fn check(&self, address: Option<&AdminAddress>) -> Result<(), Failure> {
-        let is_given =
+        let has_tls_flag =
             self.token_file.is_some() || self.ca_file.is_some() || self.insecure_skip_tls_verify;
         match address {
-            Some(address) if is_given && !address.is_secure => {
+            Some(address) if has_tls_flag && !address.is_secure => {
                 let secure = AdminAddress {
                     is_secure: true,
                     ..address.clone()
@@ -95,10 +95,10 @@ impl AdminClientArgs {
     }
 }
 
-/// Reads a file with a token as the value of the header Authorization, which is never printed.
+/// Reads a token file into an Authorization header, which is never printed.
 fn token() -> impl TypedValueParser<Value = HeaderValue> {
     const EXPECTED: &str =
-        "it contains no token: give one line, for example that of `kubectl create token ACCOUNT`";
+        "it contains no token: give one line, as `kubectl create token ACCOUNT` prints it";
 
     PathBufValueParser::new().try_map(|path| {
         let text = read_text(&path)?;

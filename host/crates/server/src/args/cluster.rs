@@ -1,10 +1,10 @@
-//! The flags that select an API server, and the place of the host in its cluster.
+//! The flags that select an API server, and the host's namespaces.
 
 use std::{fs, path::PathBuf};
 
 use innkeeper_command::{HOST_NAMESPACE, values::dns_label};
 
-/// The file with the namespace of a Pod.
+/// The file with a Pod's namespace.
 pub(super) const POD_NAMESPACE_FILE: &str =
     "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
@@ -20,15 +20,15 @@ pub struct ConnectionArgs {
     pub context: Option<String>,
 }
 
-/// Flags that select a cluster and the host's place in it.
+/// Flags that select a cluster and the host's namespaces.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Cluster")]
 pub struct ClusterArgs {
     /// The API server.
     #[command(flatten)]
     pub connection: ConnectionArgs,
-    /// Namespace of the hash key and the inventory; created if missing [default: the Pod's own, or innkeeper-system
-    /// outside of a cluster].
+    /// Namespace for the hash key and the inventory; created if missing [default: the Pod's, or innkeeper-system outside
+    /// a cluster].
     #[arg(
         long,
         value_name = "NAME",
@@ -38,18 +38,18 @@ pub struct ClusterArgs {
         value_parser = dns_label
     )]
     pub host_namespace: String,
-    /// Namespace of the host's Pod and of its service account, if another than that of --host-namespace; plugins serve
-    /// neither without a grant [default: that of the service account file].
+    /// Namespace of the host's Pod and service account, if not --host-namespace; plugins need a grant to serve either
+    /// [default: from the service account file].
     #[arg(long, value_name = "NAME", env = "POD_NAMESPACE", value_parser = dns_label)]
     pub pod_namespace: Option<String>,
 }
 
 impl ClusterArgs {
-    /// Returns the namespaces of the host: that of its objects first, then those of its Pod, each once.
+    /// Returns the host's namespaces without duplicates: `--host-namespace` first, then the Pod's.
     pub fn host_namespaces(&self) -> Vec<String> {
-        let own = [self.pod_namespace.clone(), account_namespace()];
+        let pod = [self.pod_namespace.clone(), account_namespace()];
         let mut all = vec![self.host_namespace.clone()];
-        for namespace in own.into_iter().flatten() {
+        for namespace in pod.into_iter().flatten() {
             if !all.contains(&namespace) {
                 all.push(namespace);
             }
@@ -58,13 +58,13 @@ impl ClusterArgs {
     }
 }
 
-/// Returns the namespace of the service account that a Pod of the host has; none outside of a cluster.
+/// Returns the service account's namespace; none outside a cluster.
 fn account_namespace() -> Option<String> {
-    let own = fs::read_to_string(POD_NAMESPACE_FILE).ok()?;
-    Some(own.trim().to_owned()).filter(|namespace| !namespace.is_empty())
+    let text = fs::read_to_string(POD_NAMESPACE_FILE).ok()?;
+    Some(text.trim().to_owned()).filter(|namespace| !namespace.is_empty())
 }
 
-/// Returns the namespace of the host: the Pod's own, or the usual one outside of a cluster.
+/// Returns the host's default namespace: the Pod's, or `innkeeper-system` outside a cluster.
 pub fn default_namespace() -> String {
     account_namespace().unwrap_or_else(|| HOST_NAMESPACE.to_owned())
 }

@@ -10,8 +10,8 @@ use innkeeper_model::{Digest, Selector};
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Leader election")]
 pub struct LeaseArgs {
-    /// Write only while this host holds the lease, so that several hosts can run and one is active. A host without a lease
-    /// does not start beside one that holds a lease for the same namespaces and Plugins [default: true].
+    /// Write only while holding the lease, so that several hosts can run and one is active. With false, the host does not
+    /// start while another host holds a lease for the same namespaces and Plugins [default: true].
     #[arg(
         long,
         value_name = "BOOL",
@@ -20,12 +20,11 @@ pub struct LeaseArgs {
         default_missing_value = "true"
     )]
     leader_elect: Option<bool>,
-    /// Name of the lease in the host's namespace. Hosts that replace each other must have the same lease, and hosts
-    /// that work side by side must not [default: innkeeper; with --namespaces or --plugin-selector innkeeper-HASH, with
-    /// the same hash for the same values].
+    /// Name of the lease in the host's namespace. Replicas of one host share a lease; hosts that work side by side need
+    /// different leases [default: innkeeper, or innkeeper-HASH with a hash of --namespaces and --plugin-selector].
     #[arg(long, value_name = "NAME")]
     lease_name: Option<String>,
-    /// Name of this host in the lease, to which random characters are added [default: the name of the Pod].
+    /// Name of this host in the lease; the host appends random characters [default: the Pod's name].
     #[arg(
         long = "lease-identity",
         value_name = "NAME",
@@ -34,13 +33,13 @@ pub struct LeaseArgs {
         hide_default_value = true
     )]
     pub identity: String,
-    /// Time without a renewal after which another host takes over, in seconds, 1 to 3600.
+    /// Time after the last renewal until another host takes over, in seconds, 1 to 3600.
     #[arg(long = "lease-duration", value_name = "SECONDS", default_value = "15", value_parser = seconds(1..=3600))]
     duration: Duration,
-    /// Time without a renewal after which this host stops writing and exits, in seconds, 1 to 3600.
+    /// Time after the last renewal until this host stops writing and exits, in seconds, 1 to 3600.
     #[arg(long = "lease-renew-deadline", value_name = "SECONDS", default_value = "10", value_parser = seconds(1..=3600))]
     renew_deadline: Duration,
-    /// Time between two renewals, in seconds, 1 to 3600.
+    /// Interval between renewals, in seconds, 1 to 3600.
     #[arg(long = "lease-retry", value_name = "SECONDS", default_value = "2", value_parser = seconds(1..=3600))]
     retry: Duration,
 }
@@ -60,7 +59,7 @@ impl Default for LeaseArgs {
 }
 
 impl LeaseArgs {
-    /// Checks that the holder has the time to stop before another host takes over.
+    /// Checks that the holder stops before another host takes over.
     pub(super) fn check(&self) -> Result<(), Failure> {
         // No write begins in the last fifth of the deadline, so every renewal must come before it.
         let is_late = self.retry * 5 >= self.renew_deadline * 4;
@@ -81,17 +80,18 @@ impl LeaseArgs {
         self.leader_elect.unwrap_or(true)
     }
 
-    /// Returns the name of the lease of a host with this scope.
+    /// Returns the lease name for a host with this scope.
     pub(super) fn name(
         &self,
         namespaces: Option<&[String]>,
         selector: Option<&Selector>,
     ) -> String {
-        let usual = || lease_name(namespaces, selector);
-        self.lease_name.clone().unwrap_or_else(usual)
+        self.lease_name
+            .clone()
+            .unwrap_or_else(|| lease_name(namespaces, selector))
     }
 
-    /// The times of the election.
+    /// The election's times.
     pub const fn times(&self) -> Times {
         Times {
             duration: self.duration,
@@ -101,11 +101,9 @@ impl LeaseArgs {
     }
 }
 
-/// Returns the default name of the lease of hosts with this scope.
-///
-/// Hosts with another scope do other work, and must not wait for each other.
+/// Returns the default lease name for this scope: hosts with different scopes must not wait for each other.
 fn lease_name(namespaces: Option<&[String]>, plugin_selector: Option<&Selector>) -> String {
-    /// The length of the hash in the name: enough for the hosts of one namespace.
+    /// Enough to tell the hosts of one namespace apart.
     const HASH_LENGTH: usize = 10;
 
     if namespaces.is_none() && plugin_selector.is_none() {
@@ -121,7 +119,7 @@ fn lease_name(namespaces: Option<&[String]>, plugin_selector: Option<&Selector>)
     format!("innkeeper-{hash}")
 }
 
-/// Returns the name of the Pod, which is its host name.
+/// Returns the Pod's name, which is its host name.
 #[expect(
     clippy::disallowed_methods,
     reason = "only flags and their defaults come from the environment"

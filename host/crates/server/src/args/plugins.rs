@@ -1,4 +1,4 @@
-//! The plugin files, their configuration, and their shared resources.
+//! Plugin files, their configuration, and their shared resources.
 
 use std::{
     collections::BTreeMap, ffi::OsString, num::NonZeroUsize, path::PathBuf, thread, time::Duration,
@@ -21,7 +21,7 @@ const WORKERS_MIN: u16 = 2;
 /// The largest number of guest worker threads.
 const WORKERS_MAX: u16 = 1024;
 
-/// The paths of several files.
+/// A flag's files.
 type Paths = Vec<PathBuf>;
 
 /// The flags that name plugin files.
@@ -36,27 +36,27 @@ pub fn plugin_files() -> ArgGroup {
 #[group(skip)]
 #[command(next_help_heading = "Plugins")]
 pub struct PluginArgs {
-    /// Run the plugins in these .wasm files. If two claim the same parent kind, the first one is active.
+    /// Run the plugins in these .wasm files. If two claim the same parent kind, the first is active.
     #[arg(long = "plugin", value_name = "FILE", num_args = 1..)]
     files: Vec<PathBuf>,
-    /// Run every .wasm file of this directory, sorted by name, after those of --plugin.
+    /// Run every .wasm file in this directory, sorted by name, after the files of --plugin.
     #[arg(long = "plugin-dir", value_name = "DIR", value_parser = wasm_files())]
     directory: Option<Paths>,
-    /// Configure this plugin with a YAML or JSON file with one object; once per plugin [default: an empty object].
+    /// Configure this plugin with one object in a YAML or JSON file; once per plugin [default: an empty object].
     #[arg(long = "config", value_name = "PLUGIN=FILE", value_parser = plugin_object)]
     configs: Vec<PluginObject>,
-    /// Grant this plugin the rights in this YAML or JSON file, in the form of `spec.grants` of a Plugin, and no others;
-    /// once per plugin.
+    /// Grant this plugin only the rights in this YAML or JSON file, in the form of a Plugin's `spec.grants`; once per
+    /// plugin.
     ///
-    /// `innkeeper manifests --print-grants` prints such a file. Without one, a plugin may make ConfigMaps, Secrets, Services
-    /// of type ClusterIP and claims in the namespaces of its parents and read objects there, but not the values of Secrets.
-    /// It makes neither Pods nor custom objects, and it serves only kinds whose definition it has itself installed.
+    /// `innkeeper manifests --print-grants` prints such a file. Without one, a plugin may create ConfigMaps, Secrets,
+    /// ClusterIP Services and claims in its parents' namespaces, and read objects there except Secret values. It may not
+    /// create Pods or custom objects, and serves only kinds whose CRD it has installed itself.
     #[arg(long = "grants", value_name = "PLUGIN=FILE", value_parser = plugin_object)]
     grants: Vec<PluginObject>,
-    /// Grants the other plugins everything that they ask for.
+    /// Grants the other plugins everything that they request.
     #[arg(skip)]
     pub grants_requests: bool,
-    /// Directory of compiled plugins and of the memory of passes; created if missing, and may be removed at any time
+    /// Directory for compiled plugins and remembered passes; created if missing, safe to delete at any time
     /// [default: $XDG_CACHE_HOME/innkeeper, or ~/.cache/innkeeper].
     #[arg(
         long,
@@ -67,9 +67,9 @@ pub struct PluginArgs {
         value_parser = OsStringValueParser::new().try_map(cache_dir)
     )]
     pub cache_dir: PathBuf,
-    /// Largest size of the cache directory, in MiB, 16 to 1048576. Beyond it, the least recently used components are
-    /// removed, but never those of active and last good revisions.
-    // Half of the volume in the chart, because a component that is being compiled comes on top.
+    /// Maximum size of the cache directory, in MiB, 16 to 1048576. Beyond it, the host removes the least recently used
+    /// components, except those of active and last good revisions.
+    // Half of the chart's volume, because a component that is being compiled needs space too.
     #[arg(
         long = "cache-size",
         value_name = "MIB",
@@ -78,8 +78,8 @@ pub struct PluginArgs {
         value_parser = clap::value_parser!(u32).range(16..=1_048_576).map(|count| u64::from(count) << 20)
     )]
     pub cache_bytes_max: u64,
-    /// Number of guest worker threads, 2 to 1024; one plugin uses at most half of them, and all plugins with a deadline
-    /// over 1 s together all but one [default: one per processor, at least 2].
+    /// Number of guest worker threads, 2 to 1024. One plugin uses at most half; plugins with a deadline over 1 s together
+    /// leave one free [default: one per processor, at least 2].
     #[arg(
         long,
         value_name = "N",
@@ -89,8 +89,8 @@ pub struct PluginArgs {
         value_parser = clap::value_parser!(u16).range(i64::from(WORKERS_MIN)..=i64::from(WORKERS_MAX)).map(threads)
     )]
     pub workers: NonZeroUsize,
-    /// Total memory of concurrently running guests, in MiB, 16 to 1048576; a call that might need more waits, and none gets
-    /// more than half [default: half of the container's memory; without a container limit, the sum of the plugins' limits].
+    /// Total memory for concurrently running guests, in MiB, 16 to 1048576. A call that might exceed it waits, and no call
+    /// gets more than half [default: half the container's memory limit, or without one the sum of the plugins' limits].
     #[arg(
         long = "guest-memory",
         value_name = "MIB",
@@ -98,14 +98,14 @@ pub struct PluginArgs {
         value_parser = clap::value_parser!(u32).range(16..=1_048_576).map(mebibytes)
     )]
     pub guest_memory_bytes_max: Option<usize>,
-    /// Longest wait for running passes after the first signal, in seconds, 0 to 3600.
+    /// Maximum wait for running passes after the first signal, in seconds, 0 to 3600.
     #[arg(long = "drain-timeout", value_name = "SECONDS", default_value = "25", value_parser = seconds(0..=3600))]
     pub drain: Duration,
-    /// Call the guest in every pass, even if no input of the pass has changed; keep no memory of passes.
+    /// Call the guest in every pass, even if the pass has unchanged inputs, and remember no passes.
     #[arg(long, env = "INNKEEPER_FORGET_PASSES")]
     pub forget_passes: bool,
-    /// Resync interval per parent, in seconds, 1 to 2592000, or as 10h, with 10 % jitter; a resync writes nothing if there is
-    /// nothing to repair.
+    /// Resync interval per parent, with 10 % jitter, in seconds, 1 to 2592000, or as 10h. A resync writes only where
+    /// something needs repair.
     #[arg(
         long,
         value_name = "SECONDS",
@@ -117,23 +117,23 @@ pub struct PluginArgs {
 }
 
 impl PluginArgs {
-    /// The plugin files; the first of two with the same parent kind is active.
+    /// The plugin files. If two have the same parent kind, the first is active.
     pub fn files(&self) -> Vec<PathBuf> {
         let directory = self.directory.iter().flatten();
         self.files.iter().chain(directory).cloned().collect()
     }
 
-    /// The configurations by plugin.
+    /// Configurations by plugin.
     pub fn configs(&self) -> BTreeMap<String, Map<String, Value>> {
         by_plugin(&self.configs)
     }
 
-    /// The grants by plugin, in the form of `spec.grants`.
+    /// Grants by plugin, in the form of `spec.grants`.
     pub fn grants(&self) -> BTreeMap<String, Map<String, Value>> {
         by_plugin(&self.grants)
     }
 
-    /// The grants of a plugin for which the user gave none.
+    /// The default grants for a plugin without `--grants`.
     pub fn default_grants(&self) -> fn(&Manifest) -> Grants {
         if self.grants_requests {
             Grants::requested
@@ -142,7 +142,7 @@ impl PluginArgs {
         }
     }
 
-    /// Checks that no plugin has two files of a kind.
+    /// Checks that no plugin has two configurations or two grants.
     pub fn check(&self) -> Result<(), Failure> {
         PluginValue::check_unique("--config", &self.configs)?;
         PluginValue::check_unique("--grants", &self.grants)
@@ -167,7 +167,7 @@ fn mebibytes(count: u32) -> usize {
 fn cache_dir(path: OsString) -> Result<PathBuf, &'static str> {
     if path.is_empty() {
         return Err(
-            "there is no usual directory for compiled plugins, because HOME is not set: name a directory",
+            "there is no default directory for compiled plugins, because HOME is not set: name a directory",
         );
     }
     Ok(path.into())

@@ -5,7 +5,7 @@ use innkeeper_model::HostScope;
 
 use super::{AdminArgs, ClusterArgs, LeaseArgs, PluginArgs, ScopeArgs, SourceArgs, TraceArgs};
 
-/// The signals and exit codes of `run`, in its help.
+/// The end of the help: signals and exit codes.
 const HELP: &str = concat!(
     examples!(
         "innkeeper run --source-dir /plugins --admin-address 127.0.0.1:8080",
@@ -13,12 +13,12 @@ const HELP: &str = concat!(
         "innkeeper run --namespaces team-a,team-b --crds ignore"
     ),
     "The first SIGTERM or SIGINT lets running passes end (--drain-timeout), a second one aborts them.\n",
-    "Nothing is lost: the next start completes them.\n\n",
+    "Nothing is lost: the next start completes aborted passes.\n\n",
     exit_codes!(),
     "\n  130, 143  aborted by a second SIGINT or SIGTERM"
 );
 
-/// Flags of `run`: the settings of a running host.
+/// Flags of `run`.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 #[command(after_help = HELP)]
 pub struct RunArgs {
@@ -54,7 +54,7 @@ impl RunArgs {
             && let Some(flag) = self.sources.first_given()
         {
             let message = format!(
-                "{flag} is for Plugin resources, which are not served beside plugin files: add --plugin-resources, or omit --plugin and --plugin-dir"
+                "{flag} is for Plugin resources, which the host does not serve beside plugin files: add --plugin-resources, or omit --plugin and --plugin-dir"
             );
             return Err(Failure::new(Exit::Usage, message));
         }
@@ -64,7 +64,7 @@ impl RunArgs {
         Ok(())
     }
 
-    /// Returns true if the host serves Plugin resources: there are no plugin files, or the user asks for both.
+    /// Returns true if the host serves Plugin resources: without plugin files, or if the user asks for both.
     pub fn serves_resources(&self) -> bool {
         self.sources.plugin_resources || self.plugins.files().is_empty()
     }
@@ -83,7 +83,7 @@ impl RunArgs {
         }
     }
 
-    /// The name of the lease.
+    /// The lease name.
     pub fn lease_name(&self) -> String {
         // A host without Plugin resources has no selector.
         let selector = self.sources.selector.as_ref();

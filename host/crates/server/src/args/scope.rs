@@ -6,8 +6,8 @@ use innkeeper_command::{Definitions, Namespaces, namespaces};
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Cluster")]
 pub struct ScopeArgs {
-    /// Watch and write in these namespaces only: parents elsewhere have no passes, and reads of other namespaces are
-    /// refused. Roles in these namespaces are enough; the chart and `innkeeper manifests --namespaces` make them
+    /// Watch and write only in these namespaces: the host ignores parents elsewhere and refuses reads from other
+    /// namespaces. It then needs only Roles in them, which the chart and `innkeeper manifests --namespaces` create
     /// [default: all namespaces].
     #[arg(
         long,
@@ -16,8 +16,8 @@ pub struct ScopeArgs {
         value_parser = namespaces
     )]
     pub namespaces: Option<Namespaces>,
-    /// Install the CustomResourceDefinitions of plugins and keep them as the plugins state them, or do not install CRDs:
-    /// compatible definitions must already exist.
+    /// Install the plugins' CustomResourceDefinitions and keep them as the plugins state them, or ignore CRDs: compatible
+    /// definitions must then exist already.
     #[arg(long, value_name = "ACTION", value_enum, default_value_t)]
     pub crds: Definitions,
 }

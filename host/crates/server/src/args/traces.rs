@@ -1,21 +1,21 @@
-//! The traces of passes.
+//! Traces of passes.
 
 use std::num::NonZeroU32;
 
 use reqwest::Url;
 
-/// The path of a collector that receives traces, as OTLP defines it.
+/// The path for traces, as OTLP defines it.
 const PATH: &str = "/v1/traces";
 
-/// Flags of the traces.
+/// Flags for traces.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Traces")]
 pub struct TraceArgs {
-    /// Send a trace of each pass to the OTLP collector at this address, by HTTP with protobuf, as in
-    /// http://collector:4318; without a path, /v1/traces is added [default: none].
+    /// Send a trace of each pass to this OTLP collector, over HTTP with protobuf, as in http://collector:4318; the default
+    /// path is /v1/traces [default: none].
     ///
-    /// Certificates are trusted as for sources (--source-ca-file). OTEL_EXPORTER_OTLP_HEADERS and
-    /// OTEL_RESOURCE_ATTRIBUTES add headers and attributes.
+    /// The host trusts certificates as for sources (--source-ca-file). OTEL_EXPORTER_OTLP_HEADERS and
+    /// OTEL_RESOURCE_ATTRIBUTES add headers and attributes; OTEL_BSP_* set the limits of the queue.
     #[arg(
         long = "otlp-endpoint",
         value_name = "URL",
@@ -23,7 +23,7 @@ pub struct TraceArgs {
         value_parser = endpoint
     )]
     pub endpoint: Option<Url>,
-    /// Trace one pass in N, chosen at random.
+    /// Trace one pass in N, at random.
     #[arg(
         long = "trace-one-in",
         value_name = "N",
@@ -43,8 +43,7 @@ impl Default for TraceArgs {
 }
 
 fn endpoint(text: &str) -> Result<Url, String> {
-    const EXPECTED: &str =
-        "give an address that begins with http:// or https://, as in http://collector:4318";
+    const EXPECTED: &str = "give an address with http:// or https://, as in http://collector:4318";
 
     let mut url: Url = text.parse().map_err(|_| EXPECTED.to_owned())?;
     if !["http", "https"].contains(&url.scheme()) || !url.has_host() {
