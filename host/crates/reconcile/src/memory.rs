@@ -7,7 +7,9 @@
 //! Time and random bytes cannot be inputs: a pass whose guest asked for them is not remembered.
 //! A memory belongs to one epoch, so the plugin, the grants and the limits are the same for all of its passes.
 
+pub(crate) mod files;
 mod kept;
+pub(crate) mod ledger;
 
 use std::{collections::BTreeMap, mem, sync::Arc};
 
@@ -17,9 +19,9 @@ use innkeeper_model::{
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
-use super::next::Next;
+use crate::next::Next;
 
-pub(super) use kept::KeptPass;
+pub(crate) use kept::KeptPass;
 
 /// The largest number of reads of a remembered pass.
 ///
@@ -31,11 +33,11 @@ const READS_MAX: usize = 64;
 ///
 /// Each part is hashed with its length, so different inputs never give the same bytes.
 #[derive(Clone)]
-pub(super) struct Inputs(Sha256);
+pub(crate) struct Inputs(Sha256);
 
 impl Inputs {
     /// Starts with the inputs of all passes of a revision; `contract` is the version of its contract.
-    pub(super) fn of_revision(contract: &str, revision: &[u8], hash_key: &HashKey) -> Self {
+    pub(crate) fn of_revision(contract: &str, revision: &[u8], hash_key: &HashKey) -> Self {
         let mut inputs = Self(Sha256::new());
         inputs.text(contract);
         inputs.part(revision);
@@ -45,7 +47,7 @@ impl Inputs {
     }
 
     /// Adds the children.
-    pub(super) fn children(&mut self, children: &[Object]) {
+    pub(crate) fn children(&mut self, children: &[Object]) {
         self.count(children.len());
         for child in children {
             self.object(child);
@@ -53,13 +55,13 @@ impl Inputs {
     }
 
     /// Adds the phase and the parent.
-    pub(super) fn parent(&mut self, phase: Phase, parent: &Object) {
+    pub(crate) fn parent(&mut self, phase: Phase, parent: &Object) {
         self.flag(phase == Phase::Finalize);
         self.object(parent);
     }
 
     /// Adds a kind and its address in the API; none if the cluster does not serve it.
-    pub(super) fn served(&mut self, kind: &Gvk, resource: Option<&Resource>) {
+    pub(crate) fn served(&mut self, kind: &Gvk, resource: Option<&Resource>) {
         self.text(&kind.to_string());
         self.flag(resource.is_some());
         if let Some(resource) = resource {
@@ -69,7 +71,7 @@ impl Inputs {
     }
 
     /// Adds a read and its answer.
-    pub(super) fn read(&mut self, key: &ReadKey, answer: &Answer) {
+    pub(crate) fn read(&mut self, key: &ReadKey, answer: &Answer) {
         self.text(&format!("{key:?}"));
         match answer {
             Answer::Object(object) => self.optional(object.as_deref()),
@@ -114,7 +116,7 @@ impl Inputs {
     }
 
     /// Adds a fact.
-    pub(super) fn flag(&mut self, flag: bool) {
+    pub(crate) fn flag(&mut self, flag: bool) {
         self.0.update([u8::from(flag)]);
     }
 
@@ -135,7 +137,7 @@ impl Inputs {
 
 /// A remembered pass: the key of its inputs, the time of the next pass, and the reads that belong to the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Remembered {
+pub(crate) struct Remembered {
     key: [u8; 32],
     next: Next,
     reads: Arc<[ReadKey]>,
@@ -143,7 +145,7 @@ pub(super) struct Remembered {
 
 /// The last pass of each parent, if it wrote nothing.
 #[derive(Default)]
-pub(super) struct Memory(Mutex<Passes>);
+pub(crate) struct Memory(Mutex<Passes>);
 
 #[derive(Default)]
 struct Passes {
@@ -157,7 +159,7 @@ impl Memory {
     ///
     /// `ask` answers the reads of the remembered pass. A guest that has got the same answers so far has the same next
     /// read. So either all answers are the same, or the first different one changes the key.
-    pub(super) fn recall(
+    pub(crate) fn recall(
         &self,
         parent: &ObjectId,
         inputs: &Inputs,
@@ -172,7 +174,7 @@ impl Memory {
     }
 
     /// Remembers a pass that wrote nothing and would write nothing if it was repeated.
-    pub(super) fn remember(
+    pub(crate) fn remember(
         &self,
         parent: &ObjectId,
         mut inputs: Inputs,
@@ -199,19 +201,19 @@ impl Memory {
     }
 
     /// Forgets the last pass of a parent.
-    pub(super) fn forget(&self, parent: &ObjectId) {
+    pub(crate) fn forget(&self, parent: &ObjectId) {
         let mut passes = self.0.lock();
         let removed = passes.by_parent.remove(parent);
         passes.changed |= removed.is_some();
     }
 
     /// Begins with the passes of an earlier process.
-    pub(super) fn restore(&self, by_parent: BTreeMap<ObjectId, Remembered>) {
+    pub(crate) fn restore(&self, by_parent: BTreeMap<ObjectId, Remembered>) {
         self.0.lock().by_parent = by_parent;
     }
 
     /// Gives all passes to `write` if they have changed since it succeeded last.
-    pub(super) fn keep<E>(
+    pub(crate) fn keep<E>(
         &self,
         write: impl FnOnce(Vec<KeptPass>) -> Result<(), E>,
     ) -> Result<(), E> {

@@ -12,14 +12,21 @@ mod apply;
 mod call;
 mod check;
 mod contested;
+pub(crate) mod context;
+pub(crate) mod dry_run;
 mod enter;
+pub(crate) mod events;
 mod observe;
 mod plan;
 mod recall;
 mod report;
+mod result;
+pub(crate) mod selection;
+mod skip;
 mod state;
 mod status;
 mod stopped;
+pub(crate) mod trace;
 
 use std::ops::ControlFlow;
 
@@ -30,11 +37,10 @@ pub(crate) use enter::Entered;
 pub(crate) use plan::Planned;
 pub(crate) use state::{Pass, Step, Stopped};
 
-use crate::{
-    context::Context,
-    next::{Attempt, Next},
-    trace::Trace,
-};
+use context::Context;
+use trace::Trace;
+
+use crate::next::{Attempt, Next};
 
 /// Runs a pass and returns the time of the next one.
 ///

@@ -16,21 +16,22 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::{Instrument, Span, debug, error_span};
 
-use super::{
-    analysis::Analysis,
-    bound::{Bound, Usage},
-    context::Context,
+use crate::{
     controller::{self, Triggered, Work},
-    dry_run::{self, Candidate, DryRunOutcome},
-    epoch::{Active, Epoch},
-    event_queue::EventQueue,
-    faults::{RecentFault, RecentFaults},
-    interest::interest,
+    limits::exceeded::{Bound, Usage},
     next::{Attempt, Next},
-    pass, selection,
-    serving::Serving,
+    pass,
+    pass::context::Context,
+    pass::dry_run::{self, Candidate, DryRunOutcome},
+    pass::events::EventQueue,
+    pass::selection,
+    pass::trace::Trace,
+    revision::Serving,
+    revision::analysis::Analysis,
+    revision::epoch::{Active, Epoch},
+    revision::faults::{RecentFault, RecentFaults},
+    revision::interest::interest,
     shared::Shared,
-    trace::Trace,
 };
 
 /// Reconciles the parents of one kind with the active revision of a plugin.

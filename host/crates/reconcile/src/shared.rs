@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use opentelemetry_sdk::trace::SdkTracer;
 use tokio::sync::Notify;
 
-use super::{Inventory, NamespaceBudgets, PassFiles, Recordings};
+use crate::{Inventory, NamespaceBudgets, PassFiles, Recordings};
 
 /// The process-wide parts of a pass, including its clock and its source of randomness.
 pub struct Shared {

@@ -22,7 +22,7 @@ pub(crate) struct KeptPass {
 
 impl KeptPass {
     /// Returns the file's form of a remembered pass; none if no pass follows at a known time.
-    pub(super) fn of(parent: &ObjectId, pass: &Remembered) -> Option<Self> {
+    pub(crate) fn of(parent: &ObjectId, pass: &Remembered) -> Option<Self> {
         let requeue_after_ms = match pass.next {
             Next::Settled => None,
             Next::RequeueAfter(after) => Some(u64::try_from(after.as_millis()).ok()?),

@@ -9,7 +9,7 @@ use super::{
     check::Checked,
     state::{Pass, Step, Stopped},
 };
-use crate::{faults::RecentFault, stop::Stop};
+use crate::{pass::skip::Stop, revision::faults::RecentFault};
 
 /// Counts the answer of a guest, and passes it on.
 pub(super) fn count<'a>(checked: Step<'a, Pass<'a, Checked>>) -> Step<'a, Pass<'a, Checked>> {

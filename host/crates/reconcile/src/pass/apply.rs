@@ -15,9 +15,9 @@ use tracing::{debug, warn};
 
 use super::{plan::Planned, state::Pass};
 use crate::{
-    context::Context,
-    held_back::HeldBack,
-    quota::{Made, Quota},
+    limits::quota::{Made, Quota},
+    limits::throttled::HeldBack,
+    pass::context::Context,
 };
 
 /// The reason why the operations of a plan were not tried to the end.

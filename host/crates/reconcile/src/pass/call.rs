@@ -15,7 +15,7 @@ use super::{
     recall::Recalled,
     state::{Pass, Step},
 };
-use crate::{context::Context, memory::Inputs, serving::Serving, stop::Stop};
+use crate::{memory::Inputs, pass::context::Context, pass::skip::Stop, revision::Serving};
 
 /// The target of recorded calls in the log, a target that no default filter enables.
 const RECORDING: &str = "recording";

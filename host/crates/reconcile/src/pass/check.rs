@@ -9,7 +9,7 @@ use super::{
     enter::Entered,
     state::{Pass, Step},
 };
-use crate::{memory::Inputs, stop::Stop};
+use crate::{memory::Inputs, pass::skip::Stop};
 
 /// A pass whose answer may be acted on.
 pub(crate) struct Checked {

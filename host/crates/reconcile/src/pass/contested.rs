@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use super::{apply::live, plan::Planned, state::Pass};
-use crate::context::Context;
+use crate::pass::context::Context;
 
 impl Pass<'_, Planned> {
     /// Removes the operations from a plan that would repeat a contested write too early, and with them the prunes, which

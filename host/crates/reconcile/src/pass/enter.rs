@@ -11,8 +11,8 @@ use super::{
     state::{Pass, Step, Stopped},
 };
 use crate::{
-    selection::{Choice, choose},
-    stop::Stop,
+    pass::selection::{Choice, choose},
+    pass::skip::Stop,
 };
 
 /// A pass that may call its guest.

@@ -8,7 +8,9 @@ use innkeeper_plan::{self as plan, PassEntry};
 use tokio::time::Instant;
 
 use super::state::{Pass, Step, Stopped};
-use crate::{context::Context, epoch::Epoch, selection::may_be_told, stop::Stop};
+use crate::{
+    pass::context::Context, pass::selection::may_be_told, pass::skip::Stop, revision::epoch::Epoch,
+};
 
 /// A pass that has observed its parent.
 pub(crate) struct Observed {

@@ -7,7 +7,7 @@ use super::{
     enter::Entered,
     state::{Pass, Step},
 };
-use crate::{memory::Inputs, next::Next, stop::Stop};
+use crate::{memory::Inputs, next::Next, pass::skip::Stop};
 
 /// A pass that needs its call.
 pub(crate) struct Recalled {

@@ -17,11 +17,11 @@ use super::{
     status::{Reported, Wrote, write},
 };
 use crate::{
-    findings::{self, End, Findings},
-    held_back::HeldBack,
+    limits::throttled::HeldBack,
     next::{Attempt, Next},
-    stop::Stop,
-    trace::Trace,
+    pass::result::{self, End, Findings},
+    pass::skip::Stop,
+    pass::trace::Trace,
 };
 
 /// The largest number of rounds of a pass.
@@ -199,7 +199,7 @@ impl Pass<'_, ()> {
             }
             Outcome::Desired(desired) => {
                 let (report, ledger) = (&desired.report, &self.context.ledger);
-                let mut applied = findings::Applied {
+                let mut applied = result::Applied {
                     report,
                     conclusion: plan::conclude(plan, &execution.effects()),
                     held_back,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use innkeeper_cluster::Registration;
 use innkeeper_model::{Object, ObjectId};
 
-use crate::{context::Context, epoch::Epoch, stop::Stop};
+use crate::{pass::context::Context, pass::skip::Stop, revision::epoch::Epoch};
 
 /// A pass for one parent that has come to the state `S`; each step consumes the state before it.
 pub(crate) struct Pass<'a, S> {

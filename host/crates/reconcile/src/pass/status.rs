@@ -12,11 +12,11 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use crate::{
-    context::Context,
-    findings::{Conclusion, Findings, Status, StatusFinding},
-    held_back::HeldBack,
+    limits::throttled::HeldBack,
     next::Next,
-    trace::Trace,
+    pass::context::Context,
+    pass::result::{Conclusion, Findings, Status, StatusFinding},
+    pass::trace::Trace,
 };
 
 /// The reason of the Event about a status that the host may not write.

@@ -12,11 +12,11 @@ use super::{
     status,
 };
 use crate::{
-    context::Context,
-    findings::{End, Findings},
     next::{Attempt, Next},
-    stop::Stop,
-    trace::Trace,
+    pass::context::Context,
+    pass::result::{End, Findings},
+    pass::skip::Stop,
+    pass::trace::Trace,
 };
 
 impl Pass<'_, Stopped> {

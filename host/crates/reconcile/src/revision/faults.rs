@@ -30,10 +30,10 @@ pub struct RecentFault {
 
 /// The last faults.
 #[derive(Debug, Default)]
-pub(super) struct RecentFaults(Mutex<VecDeque<RecentFault>>);
+pub(crate) struct RecentFaults(Mutex<VecDeque<RecentFault>>);
 
 impl RecentFaults {
-    pub(super) fn add(&self, fault: RecentFault) {
+    pub(crate) fn add(&self, fault: RecentFault) {
         let mut kept = self.0.lock();
         kept.truncate(KEPT_MAX - 1);
         kept.push_front(RecentFault {
@@ -43,7 +43,7 @@ impl RecentFaults {
     }
 
     /// Returns the kept faults, the latest first.
-    pub(super) fn all(&self) -> Vec<RecentFault> {
+    pub(crate) fn all(&self) -> Vec<RecentFault> {
         self.0.lock().iter().cloned().collect()
     }
 }

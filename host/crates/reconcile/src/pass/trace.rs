@@ -10,7 +10,7 @@ use opentelemetry::{
 use opentelemetry_sdk::trace::{SdkTracer, Span};
 use parking_lot::Mutex;
 
-use super::next::Next;
+use crate::next::Next;
 
 /// The trace of one pass.
 #[derive(Default)]

@@ -11,26 +11,26 @@ use innkeeper_model::ObjectId;
 use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
-use super::{
-    analysis::{Analysis, Generation},
-    given_up::GivenUp,
+use crate::{
     memory::Memory,
-    serving::Serving,
+    revision::Serving,
+    revision::analysis::{Analysis, Generation},
+    revision::given_up::GivenUp,
 };
 
 /// The period in which passes begin with the same [`Serving`]; each of them holds it until it has ended.
-pub(super) struct Epoch {
-    pub(super) serving: Serving,
+pub(crate) struct Epoch {
+    pub(crate) serving: Serving,
     /// The time at which the host saw the change that caused the switch; none once a pass has begun.
     change: Mutex<Option<Instant>>,
     /// The number of passes of the revision that ended with a fault of the guest.
-    pub(super) faults: AtomicU64,
+    pub(crate) faults: AtomicU64,
     /// The rollout analysis of the revision.
-    pub(super) analysis: Mutex<Analysis>,
+    pub(crate) analysis: Mutex<Analysis>,
     /// The passes that would do nothing.
-    pub(super) memory: Memory,
+    pub(crate) memory: Memory,
     /// The parents for which the guest is not called any more.
-    pub(super) given_up: GivenUp,
+    pub(crate) given_up: GivenUp,
 }
 
 impl Epoch {
@@ -51,17 +51,17 @@ impl Epoch {
     }
 
     /// Returns an epoch for the dry runs of a candidate, which nothing else uses.
-    pub(super) fn of_candidate(serving: Serving) -> Arc<Self> {
+    pub(crate) fn of_candidate(serving: Serving) -> Arc<Self> {
         Self::new(serving, None, Analysis::default(), 0)
     }
 
     /// Returns the time of the change that caused the switch, if there was one, for the first pass only.
-    pub(super) fn take_change(&self) -> Option<Instant> {
+    pub(crate) fn take_change(&self) -> Option<Instant> {
         self.change.lock().take()
     }
 
     /// Starts the rollout analysis if it still waits for the parents; callers do this before they call the guest.
-    pub(super) fn begin_analysis(&self, parents: impl FnOnce() -> Vec<(ObjectId, Generation)>) {
+    pub(crate) fn begin_analysis(&self, parents: impl FnOnce() -> Vec<(ObjectId, Generation)>) {
         let mut analysis = self.analysis.lock();
         if !analysis.is_open() {
             analysis.open(parents());
@@ -70,7 +70,7 @@ impl Epoch {
 }
 
 /// The active revision.
-pub(super) struct Active(RwLock<ActiveEpochs>);
+pub(crate) struct Active(RwLock<ActiveEpochs>);
 
 struct ActiveEpochs {
     current: Arc<Epoch>,
@@ -79,7 +79,7 @@ struct ActiveEpochs {
 }
 
 impl Active {
-    pub(super) fn new(serving: Serving) -> Self {
+    pub(crate) fn new(serving: Serving) -> Self {
         Self(RwLock::new(ActiveEpochs {
             current: Epoch::new(serving, None, Analysis::default(), 0),
             leaving: Vec::new(),
@@ -87,12 +87,12 @@ impl Active {
     }
 
     /// Returns the epoch of a pass that begins now.
-    pub(super) fn current(&self) -> Arc<Epoch> {
+    pub(crate) fn current(&self) -> Arc<Epoch> {
         Arc::clone(&self.0.read().current)
     }
 
     /// Returns true if this epoch is the current one.
-    pub(super) fn is_current(&self, epoch: &Arc<Epoch>) -> bool {
+    pub(crate) fn is_current(&self, epoch: &Arc<Epoch>) -> bool {
         Arc::ptr_eq(&self.0.read().current, epoch)
     }
 
@@ -101,7 +101,7 @@ impl Active {
     /// `change` is the time at which the host saw the cause of the switch, if there was one.
     /// Before such a pass begins, `watch` gets the new revision and the earlier epochs with running passes, the newest
     /// first.
-    pub(super) fn switch(
+    pub(crate) fn switch(
         &self,
         serving: Serving,
         change: Option<Instant>,
@@ -128,7 +128,7 @@ impl Active {
 
     /// Calls `watch` with the remaining epochs if the last pass of an earlier one has ended; callers do this after each
     /// pass.
-    pub(super) fn settle(&self, watch: impl FnOnce(&Serving, &[Arc<Epoch>])) {
+    pub(crate) fn settle(&self, watch: impl FnOnce(&Serving, &[Arc<Epoch>])) {
         let ended = |epoch: &Weak<Epoch>| epoch.strong_count() == 0;
         if !self.0.read().leaving.iter().any(ended) {
             return;
@@ -142,7 +142,7 @@ impl Active {
     }
 
     /// Calls `watch` with the epochs in use; no switch can happen meanwhile.
-    pub(super) fn look(&self, watch: impl FnOnce(&Serving, &[Arc<Epoch>])) {
+    pub(crate) fn look(&self, watch: impl FnOnce(&Serving, &[Arc<Epoch>])) {
         // With the write lock, because `tell` holds references: a concurrent `settle` would count them as passes.
         self.0.write().tell(watch);
     }

@@ -10,22 +10,22 @@ use parking_lot::Mutex;
 
 /// The condition `Synced` of each parent that is given up, with the parent's UID; at most one per living parent.
 #[derive(Default)]
-pub(super) struct GivenUp(Mutex<BTreeMap<ObjectId, (Uid, Condition)>>);
+pub(crate) struct GivenUp(Mutex<BTreeMap<ObjectId, (Uid, Condition)>>);
 
 impl GivenUp {
-    pub(super) fn add(&self, parent: &Object, synced: Condition) {
+    pub(crate) fn add(&self, parent: &Object, synced: Condition) {
         let said = (parent.uid.clone(), synced);
         self.0.lock().insert(parent.id(), said);
     }
 
     /// Returns the condition of a parent that is given up; a successor with the same name is another parent.
-    pub(super) fn condition_of(&self, parent: &Object) -> Option<Condition> {
+    pub(crate) fn condition_of(&self, parent: &Object) -> Option<Condition> {
         let all = self.0.lock();
         let (uid, synced) = all.get(&parent.id())?;
         (*uid == parent.uid).then(|| synced.clone())
     }
 
-    pub(super) fn forget(&self, parent: &ObjectId) {
+    pub(crate) fn forget(&self, parent: &ObjectId) {
         self.0.lock().remove(parent);
     }
 }

@@ -16,13 +16,12 @@ use jiff::Timestamp;
 use tokio::time::{Instant, sleep};
 use tracing::{Instrument, Span, debug, error_span};
 
-pub use self::outcome::{ParentOutcome, PlannedChanges};
-use super::{
-    context::Context,
-    epoch::Epoch,
+use crate::{
+    pass::context::Context,
+    pass::skip::{Stop, named},
     pass::{Entered, Pass, Planned, Step, Stopped},
-    serving::Serving,
-    stop::{Stop, named},
+    revision::Serving,
+    revision::epoch::Epoch,
 };
 
 /// The number of parents per hand-over to a guest thread. One hand-over for each parent took longer than the calls: a

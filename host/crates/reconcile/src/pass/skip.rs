@@ -6,7 +6,7 @@ use innkeeper_plan as plan;
 use innkeeper_policy::{Checked as Accepted, NotSelected};
 use tokio::time::Instant;
 
-use super::next::Next;
+use crate::next::Next;
 
 /// The reason to end a pass before its report.
 pub(crate) enum Stop {

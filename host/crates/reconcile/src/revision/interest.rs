@@ -5,13 +5,13 @@ use std::{collections::BTreeSet, iter, sync::Arc};
 use innkeeper_cluster::{ChildInterest, Interest};
 use innkeeper_model::{Gvk, PluginName, ReadKind, Scope, Selector};
 
-use super::{quota::cache_bound, serving::Serving};
+use crate::{limits::quota::cache_bound, revision::Serving};
 
 /// Returns the kinds to watch while passes begin with `newest` and passes of `others` may still run.
 ///
 /// Only the children of `newest` can be required before a pass begins, because the running passes of the others have
 /// observed already. The kinds that the others may read or create stay watched as long as the caller names them.
-pub(super) fn interest<'a>(
+pub(crate) fn interest<'a>(
     plugin: &PluginName,
     parent: &Gvk,
     newest: &Serving,

@@ -5,7 +5,7 @@ use innkeeper_policy::check_fault;
 use serde_json::json;
 
 use super::*;
-use crate::{bound::Bound, held_back::Permit};
+use crate::{limits::exceeded::Bound, limits::throttled::Permit};
 
 const MINUTE: Duration = Duration::from_mins(1);
 

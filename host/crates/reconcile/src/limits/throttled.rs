@@ -5,7 +5,7 @@ use std::time::Duration;
 use innkeeper_model::{Condition, ConditionStatus, Object, Operation, reason};
 use innkeeper_plan::{self as plan, Plan};
 
-use super::bound::Bound;
+use crate::limits::exceeded::Bound;
 
 /// The writes that a parent may make now.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use std::{
 use innkeeper_model::{Digest, Limits, Operation, Rate};
 use tokio::time::Instant;
 
-use super::budget::{Allowance, WriteLimit, parent_rate, to_u64};
+use crate::limits::budget::{Allowance, WriteLimit, parent_rate, to_u64};
 
 /// The time in which the limit gains the writes of one whole answer.
 const ANSWER_PERIOD: Duration = Duration::from_mins(1);
@@ -22,11 +22,11 @@ const ANSWER_PERIOD: Duration = Duration::from_mins(1);
 const ANSWERS_AT_ONCE: u32 = 4;
 
 /// What causes children to be created and deleted: the generation of the parent, and the plugin's revision.
-pub(super) type WriteCause = (Option<i64>, Digest);
+pub(crate) type WriteCause = (Option<i64>, Digest);
 
 /// The write limits of a parent.
 #[derive(Debug, Default)]
-pub(super) struct ParentLimits {
+pub(crate) struct ParentLimits {
     /// The limit of the first writes.
     firsts: WriteLimit,
     /// The limit of all other writes.
@@ -38,13 +38,13 @@ pub(super) struct ParentLimits {
 
 impl ParentLimits {
     /// Takes the allowance for writes that belong to no child of the answer, such as a status.
-    pub(super) fn take(&mut self, wanted: usize, limits: &Limits, now: Instant) -> Allowance {
+    pub(crate) fn take(&mut self, wanted: usize, limits: &Limits, now: Instant) -> Allowance {
         self.others.take(wanted, parent_rate(limits), now)
     }
 
     /// Takes the allowance for the first operations of a plan, up to the first one that has to wait. Returns with it true
     /// if that one is a first write.
-    pub(super) fn take_operations(
+    pub(crate) fn take_operations(
         &mut self,
         operations: &[Operation],
         cause: &WriteCause,

@@ -6,14 +6,14 @@ use innkeeper_model::{Digest, Event, ObjectId};
 use innkeeper_plan::Repeats;
 use tokio::time::Instant;
 
-use super::{analysis::Generation, first_writes::ParentLimits};
+use crate::{limits::first_writes::ParentLimits, revision::analysis::Generation};
 
 /// The time between two sweeps of old writes: as long as writes are remembered.
 const SWEEP_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The records of the parents; one for each parent that has or had a pass and is not gone.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
+pub(crate) struct Ledger {
     parents: BTreeMap<ObjectId, ParentRecord>,
     /// The time at which the writes of all parents were last swept.
     swept: Option<Instant>,
@@ -43,7 +43,7 @@ struct ParentRecord {
 
 impl Ledger {
     /// Begins a pass; `changed` is the time at which the host saw the change that it is for.
-    pub(super) fn begin(&mut self, parent: &ObjectId, changed: Option<Instant>) {
+    pub(crate) fn begin(&mut self, parent: &ObjectId, changed: Option<Instant>) {
         self.entry(parent).changed = changed;
         self.sweep(Instant::now());
     }
@@ -60,39 +60,39 @@ impl Ledger {
     }
 
     /// Returns the time at which the host saw the change, for the first write of a pass only.
-    pub(super) fn take_change(&mut self, parent: &ObjectId) -> Option<Instant> {
+    pub(crate) fn take_change(&mut self, parent: &ObjectId) -> Option<Instant> {
         self.parents.get_mut(parent)?.changed.take()
     }
 
     /// Ends a pass with a result in a word.
-    pub(super) fn passed(&mut self, parent: &ObjectId, now: Instant, outcome: &'static str) {
+    pub(crate) fn passed(&mut self, parent: &ObjectId, now: Instant, outcome: &'static str) {
         let entry = self.entry(parent);
         entry.passed = Some((now, outcome));
         entry.changed = None;
     }
 
     /// Returns the time of the last pass's end, and its result.
-    pub(super) fn last(&self, parent: &ObjectId) -> Option<(Instant, &'static str)> {
+    pub(crate) fn last(&self, parent: &ObjectId) -> Option<(Instant, &'static str)> {
         self.parents.get(parent)?.passed
     }
 
     /// Returns the write limits of a parent.
-    pub(super) fn limits(&mut self, parent: &ObjectId) -> &mut ParentLimits {
+    pub(crate) fn limits(&mut self, parent: &ObjectId) -> &mut ParentLimits {
         &mut self.entry(parent).limits
     }
 
     /// Returns the recent writes of a parent.
-    pub(super) fn repeats(&mut self, parent: &ObjectId) -> &mut Repeats {
+    pub(crate) fn repeats(&mut self, parent: &ObjectId) -> &mut Repeats {
         &mut self.entry(parent).repeats
     }
 
     /// Sets the answer of the API server that refused the host's conditions; none after a success.
-    pub(super) fn set_status_refused(&mut self, parent: &ObjectId, answer: Option<String>) {
+    pub(crate) fn set_status_refused(&mut self, parent: &ObjectId, answer: Option<String>) {
         self.entry(parent).status_refused = answer;
     }
 
     /// Returns true if the API server has refused the host's conditions with this answer.
-    pub(super) fn is_status_refused(&self, parent: &ObjectId, answer: &str) -> bool {
+    pub(crate) fn is_status_refused(&self, parent: &ObjectId, answer: &str) -> bool {
         let entry = self.parents.get(parent);
         entry.is_some_and(|entry| entry.status_refused.as_deref() == Some(answer))
     }
@@ -101,7 +101,7 @@ impl Ledger {
     ///
     /// Returns false if the pass before did that already: two passes in a row never do, so every report is late by at
     /// most one pass.
-    pub(super) fn defer_report(&mut self, parent: &ObjectId, events: &[Event]) -> bool {
+    pub(crate) fn defer_report(&mut self, parent: &ObjectId, events: &[Event]) -> bool {
         let deferred = &mut self.entry(parent).deferred;
         let may = deferred.is_none();
         deferred.get_or_insert_with(|| events.to_vec());
@@ -109,7 +109,7 @@ impl Ledger {
     }
 
     /// Defers the events of a round to the report at the end of the pass.
-    pub(super) fn defer_events(&mut self, parent: &ObjectId, events: &[Event]) {
+    pub(crate) fn defer_events(&mut self, parent: &ObjectId, events: &[Event]) {
         let deferred = self.entry(parent).deferred.get_or_insert_default();
         let new: Vec<Event> = events
             .iter()
@@ -120,7 +120,7 @@ impl Ledger {
     }
 
     /// Takes the events that the last pass, or the earlier rounds of this one, deferred.
-    pub(super) fn take_events(&mut self, parent: &ObjectId) -> Vec<Event> {
+    pub(crate) fn take_events(&mut self, parent: &ObjectId) -> Vec<Event> {
         let entry = self.parents.get_mut(parent);
         entry
             .and_then(|entry| entry.deferred.take())
@@ -128,23 +128,23 @@ impl Ledger {
     }
 
     /// Notes that nothing can be created in the namespace of a parent any more.
-    pub(super) fn namespace_terminates(&mut self, parent: &ObjectId) {
+    pub(crate) fn namespace_terminates(&mut self, parent: &ObjectId) {
         self.entry(parent).namespace_terminating = true;
     }
 
     /// Returns true if nothing can be created in the namespace of a parent any more, as far as its writes have shown.
-    pub(super) fn is_namespace_terminating(&self, parent: &ObjectId) -> bool {
+    pub(crate) fn is_namespace_terminating(&self, parent: &ObjectId) -> bool {
         let entry = self.parents.get(parent);
         entry.is_some_and(|entry| entry.namespace_terminating)
     }
 
     /// Forgets a parent that is gone.
-    pub(super) fn forget(&mut self, parent: &ObjectId) {
+    pub(crate) fn forget(&mut self, parent: &ObjectId) {
         self.parents.remove(parent);
     }
 
     /// Records an answer for a generation of a parent: its revision, and if it was a fault or found the parent invalid.
-    pub(super) fn answered(
+    pub(crate) fn answered(
         &mut self,
         parent: &ObjectId,
         generation: Generation,
@@ -159,25 +159,25 @@ impl Ledger {
     }
 
     /// Returns the generation of the last good answer.
-    pub(super) fn good_at(&self, parent: &ObjectId) -> Option<Generation> {
+    pub(crate) fn good_at(&self, parent: &ObjectId) -> Option<Generation> {
         self.parents.get(parent)?.good_at
     }
 
     /// Returns true if any answer was good.
-    pub(super) fn has_history(&self) -> bool {
+    pub(crate) fn has_history(&self) -> bool {
         let mut parents = self.parents.values();
         parents.any(|parent| parent.good_at.is_some())
     }
 
     /// Returns true if the last answer for a parent was a failure of a revision other than this one.
-    pub(super) fn failed_before(&self, parent: &ObjectId, revision: &Digest) -> bool {
+    pub(crate) fn failed_before(&self, parent: &ObjectId, revision: &Digest) -> bool {
         let entry = self.parents.get(parent);
         let failed_on = entry.and_then(|entry| entry.failed_on.as_ref());
         failed_on.is_some_and(|other| other != revision)
     }
 
     /// Sorts parents by the time of their last pass: first those without one, then the oldest.
-    pub(super) fn longest_ago_first(&self, mut parents: Vec<ObjectId>) -> Vec<ObjectId> {
+    pub(crate) fn longest_ago_first(&self, mut parents: Vec<ObjectId>) -> Vec<ObjectId> {
         parents.sort_by_cached_key(|parent| self.last(parent).map(|(at, _)| at));
         parents
     }

@@ -20,9 +20,9 @@ use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 use tracing::{debug, warn};
 
-use super::{
+use crate::{
     memory::{KeptPass, Remembered},
-    serving::Serving,
+    revision::Serving,
 };
 
 /// The name of the directory below the cache directory.

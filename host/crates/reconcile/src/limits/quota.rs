@@ -20,7 +20,7 @@ use innkeeper_model::{
 use innkeeper_plan::Plan;
 use serde_json::{Map, Value};
 
-use super::{bound::Bound, held_back::HeldBack};
+use crate::{limits::exceeded::Bound, limits::throttled::HeldBack};
 
 /// The time after which a parent over a bound has another pass. Chosen: the deletion of another parent's children
 /// triggers no pass of this one.

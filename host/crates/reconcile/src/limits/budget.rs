@@ -15,7 +15,7 @@ use tokio::time::Instant;
 const MINUTE: Duration = Duration::from_mins(1);
 
 /// Returns the write limit of each parent.
-pub(super) fn parent_rate(limits: &Limits) -> Rate {
+pub(crate) fn parent_rate(limits: &Limits) -> Rate {
     Rate {
         burst: u64::from(limits.writes_per_minute_max.max(1)),
         refill: MINUTE,
@@ -23,7 +23,7 @@ pub(super) fn parent_rate(limits: &Limits) -> Rate {
 }
 
 /// Returns the write limit of each namespace.
-pub(super) fn namespace_rate(limits: &Limits) -> Rate {
+pub(crate) fn namespace_rate(limits: &Limits) -> Rate {
     let per_second = u64::from(limits.writes_per_second_max.max(1));
     Rate {
         burst: per_second * NAMESPACE_BURST.as_secs(),
@@ -33,7 +33,7 @@ pub(super) fn namespace_rate(limits: &Limits) -> Rate {
 
 /// A write limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct WriteLimit {
+pub(crate) struct WriteLimit {
     bucket: TokenBucket<Instant>,
     /// The breaker: a write found the bucket empty, and the bucket is not yet half full again.
     open: bool,
@@ -41,16 +41,16 @@ pub(super) struct WriteLimit {
 
 /// The answer to a request for writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Allowance {
+pub(crate) struct Allowance {
     /// The number of writes that are allowed now.
-    pub(super) writes: usize,
+    pub(crate) writes: usize,
     /// The time until more writes are allowed; none if all wanted writes are.
-    pub(super) wait: Option<Duration>,
+    pub(crate) wait: Option<Duration>,
 }
 
 impl WriteLimit {
     /// Takes up to `wanted` tokens from the bucket.
-    pub(super) fn take(&mut self, wanted: usize, rate: Rate, now: Instant) -> Allowance {
+    pub(crate) fn take(&mut self, wanted: usize, rate: Rate, now: Instant) -> Allowance {
         if wanted == 0 {
             return Allowance {
                 writes: 0,
@@ -65,7 +65,7 @@ impl WriteLimit {
     }
 
     /// Returns the number of writes that are allowed now.
-    pub(super) fn free(&mut self, rate: Rate, now: Instant) -> usize {
+    pub(crate) fn free(&mut self, rate: Rate, now: Instant) -> usize {
         let available = self.bucket.available(rate, now);
         self.open &= available < resume(rate);
         if self.open {
@@ -95,7 +95,7 @@ pub struct Share(u32);
 
 impl Share {
     /// Returns the part that `used` is of `limit`; more than all counts as all.
-    pub(super) fn of(used: u64, limit: u64) -> Self {
+    pub(crate) fn of(used: u64, limit: u64) -> Self {
         let limit = u128::from(limit.max(1));
         let used = u128::from(used).min(limit);
         Self(u32::try_from(used * 1000 / limit).unwrap_or(1000))
@@ -112,7 +112,7 @@ impl Share {
     }
 }
 
-pub(super) fn to_u64(number: usize) -> u64 {
+pub(crate) fn to_u64(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }
 
@@ -125,7 +125,7 @@ impl NamespaceBudgets {
     ///
     /// Neither is charged for a write that the other one refuses. Returns the allowance, and true if the namespace is the
     /// limit that holds the rest back.
-    pub(super) fn take(
+    pub(crate) fn take(
         &self,
         place: (&PluginName, Option<&str>),
         rate: Rate,
@@ -146,7 +146,7 @@ impl NamespaceBudgets {
     }
 
     /// Returns the namespace that has used the largest part of its writes, and that part; none if all buckets are full.
-    pub(super) fn fullest(
+    pub(crate) fn fullest(
         &self,
         plugin: &PluginName,
         rate: Rate,

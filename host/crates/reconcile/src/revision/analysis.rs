@@ -6,21 +6,21 @@ use std::collections::BTreeMap;
 
 use innkeeper_model::ObjectId;
 
-use super::faults::RecentFault;
+use crate::revision::faults::RecentFault;
 
 /// The generation of a parent; none if its kind has none.
-pub(super) type Generation = Option<i64>;
+pub(crate) type Generation = Option<i64>;
 
 /// What is known of a parent when an analysis starts.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct ParentFacts {
-    pub(super) generation: Generation,
+pub(crate) struct ParentFacts {
+    pub(crate) generation: Generation,
     /// The generation of the last pass that ended well in this process; none without such a pass.
-    pub(super) good_at: Option<Generation>,
+    pub(crate) good_at: Option<Generation>,
     /// True if the last pass of another revision ended in a fault, or found the parent invalid.
-    pub(super) failed_before: bool,
+    pub(crate) failed_before: bool,
     /// True if the status reports a successful pass of the generation, perhaps of another process.
-    pub(super) is_synced: bool,
+    pub(crate) is_synced: bool,
 }
 
 impl ParentFacts {
@@ -28,7 +28,7 @@ impl ParentFacts {
     ///
     /// `has_history` is true if any pass has ended well in this process. Without, the process has just started within a
     /// rollout: the status already tells of the new revision, whose faults must still lead to the rollback.
-    pub(super) fn counts(self, has_history: bool) -> bool {
+    pub(crate) fn counts(self, has_history: bool) -> bool {
         !self.failed_before
             && match self.good_at {
                 Some(generation) => generation == self.generation,

@@ -1,5 +1,11 @@
 //! The revision that passes run, with everything that a pass must not change on the way.
 
+pub(crate) mod analysis;
+pub(crate) mod epoch;
+pub(crate) mod faults;
+mod given_up;
+pub(crate) mod interest;
+
 use std::{collections::BTreeSet, sync::Arc};
 
 use innkeeper_model::{
@@ -20,15 +26,15 @@ pub struct Serving {
     /// The resources that it may use.
     pub limits: Arc<Limits>,
     /// The reads that it declares, as far as they are granted.
-    pub(super) reads: Arc<[ReadKind]>,
+    pub(crate) reads: Arc<[ReadKind]>,
     /// The user that its children are written as; none for the host itself.
-    pub(super) account: Option<Arc<str>>,
+    pub(crate) account: Option<Arc<str>>,
     /// The field manager of its children; none for the plugin's own.
-    pub(super) field_manager: Option<Arc<str>>,
+    pub(crate) field_manager: Option<Arc<str>>,
     /// The selection of its parents.
-    pub(super) selection: Arc<Selection>,
+    pub(crate) selection: Arc<Selection>,
     /// The reads of the host itself that the selection needs.
-    pub(super) own_reads: Arc<[ReadKind]>,
+    pub(crate) own_reads: Arc<[ReadKind]>,
 }
 
 impl Serving {
@@ -84,7 +90,7 @@ impl Serving {
     }
 
     /// Returns the field manager of its children.
-    pub(super) fn manager(&self, plugin: &PluginName) -> Arc<str> {
+    pub(crate) fn manager(&self, plugin: &PluginName) -> Arc<str> {
         let own = || Arc::from(plugin.field_manager());
         self.field_manager.clone().unwrap_or_else(own)
     }
@@ -109,7 +115,7 @@ impl Serving {
     }
 }
 
-pub(super) fn namespace_kind() -> Gvk {
+pub(crate) fn namespace_kind() -> Gvk {
     Gvk::new("", "v1", "Namespace")
 }
 

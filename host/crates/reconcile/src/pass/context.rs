@@ -15,19 +15,19 @@ use innkeeper_model::{Digest, Limits, Object, ObjectId, Operation, PluginName, R
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{
-    analysis::{Generation, ParentFacts},
-    bound::{
+use crate::{
+    limits::budget::{Allowance, Share, namespace_rate, to_u64},
+    limits::exceeded::{
         BYTES_PER_NAMESPACE, Bound, NESTED_PARENTS_PER_NAMESPACE, OBJECTS_PER_NAMESPACE, RETAINED,
         Usage, WRITES_PER_SECOND,
     },
-    budget::{Allowance, Share, namespace_rate, to_u64},
-    epoch::{Active, Epoch},
-    event_queue::EventQueue,
-    faults::RecentFaults,
-    first_writes::ParentLimits,
-    held_back::Permit,
-    ledger::Ledger,
+    limits::first_writes::ParentLimits,
+    limits::throttled::Permit,
+    memory::ledger::Ledger,
+    pass::events::EventQueue,
+    revision::analysis::{Generation, ParentFacts},
+    revision::epoch::{Active, Epoch},
+    revision::faults::RecentFaults,
     shared::Shared,
 };
 

@@ -7,14 +7,14 @@ use innkeeper_cluster::{Recording, Registration, labels};
 use innkeeper_model::{Answer, Gvk, Object, ObjectRef, PluginName, ReadFailure, ReadKey};
 use innkeeper_policy::NotSelected;
 
-use super::{
-    serving::{Serving, namespace_kind},
-    stop::is_unclaimed,
+use crate::{
+    pass::skip::is_unclaimed,
+    revision::{Serving, namespace_kind},
 };
 
 /// The result of the selection of a parent.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Choice {
+pub(crate) enum Choice {
     /// The plugin selects the parent.
     Selected,
     /// The plugin does not select it.
@@ -26,7 +26,7 @@ pub(super) enum Choice {
 }
 
 /// Returns true if the plugin may serve parents in this namespace, or without one.
-pub(super) fn is_allowed(
+pub(crate) fn is_allowed(
     serving: &Serving,
     host_namespaces: &[String],
     namespace: Option<&str>,
@@ -35,7 +35,7 @@ pub(super) fn is_allowed(
 }
 
 /// Returns true if the plugin selects a parent, none while that is unknown; subscribes to nothing.
-pub(super) fn selects(
+pub(crate) fn selects(
     serving: &Serving,
     host_namespaces: &[String],
     registration: &Registration,
@@ -64,7 +64,7 @@ pub(super) fn selects(
 }
 
 /// Decides if the plugin selects a parent, and subscribes the parent to the namespace that this depends on.
-pub(super) fn choose(
+pub(crate) fn choose(
     serving: &Serving,
     host_namespaces: &[String],
     registration: &Registration,
@@ -113,7 +113,7 @@ pub(super) fn choose(
 /// Returns true if a condition of a parent may state the kinds that its passes wait for.
 ///
 /// The parent may belong to another host, which has other plugins and selections.
-pub(super) fn may_be_told(
+pub(crate) fn may_be_told(
     plugin: &PluginName,
     serving: &Serving,
     host_namespaces: &[String],

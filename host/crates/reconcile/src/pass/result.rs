@@ -14,11 +14,11 @@ use innkeeper_plan::{self as plan, Contention, Outlook, WriteFailure};
 use innkeeper_policy::NotSelected;
 use tokio::time::Instant;
 
-use super::{
-    bound::Bound,
-    held_back::HeldBack,
+use crate::{
+    limits::exceeded::Bound,
+    limits::throttled::HeldBack,
     next::Next,
-    stop::{Stop, is_unclaimed, named},
+    pass::skip::{Stop, is_unclaimed, named},
 };
 
 pub(crate) use status::StatusFinding;

@@ -6,7 +6,7 @@ use innkeeper_model::{Condition, Retry, reason};
 use innkeeper_plan::{self as plan, WriteFailure};
 
 use super::{Conclusion, Findings, Status, after_failure, not_synced};
-use crate::{held_back::HeldBack, next::Next};
+use crate::{limits::throttled::HeldBack, next::Next};
 
 /// The result of a status write that failed or had to wait.
 pub(crate) enum StatusFinding {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use innkeeper_cluster::NamespaceFull;
 use innkeeper_model::{LABEL_PLUGIN, Limits, PluginName, reason};
 
-use super::budget::Share;
+use crate::limits::budget::Share;
 
 /// The fields of `spec.limits` that bound a plugin in each namespace.
 pub(crate) const WRITES_PER_SECOND: &str = "writesPerSecond";
