@@ -40,7 +40,7 @@ fn the_page_of_limits_is_up_to_date() {
         [format!("`{name}`"), default, sentence(docs)]
     });
     let mut body = format!(
-        "## Limits of a plugin\n\nThe fields of `spec.limits`; a plugin file has the defaults. `status.limits` shows the effective values.\nSizes end in Ki, Mi or Gi, durations in ms, s, m or h.\n\n{}\n",
+        "## Limits of a plugin\n\nFields of `spec.limits`; `status.limits` shows the effective values. Plugin files use the defaults.\nSizes end in Ki, Mi or Gi, durations in ms, s, m or h.\n\n{}\n",
         table(["field", "default", "limits"], rows)
     );
     let cli = cli();
@@ -56,7 +56,7 @@ fn the_page_of_limits_is_up_to_date() {
         table(["flag", "limits"], rows)
     )
     .expect(TAKES_ANY_TEXT);
-    let opening = "This page is for those who size a host or see a plugin reach a limit: it lists every limit with its default.\nNo plugin runs without limits; [limits](../../../deploy/docs/limits.md) explains how to choose them.";
+    let opening = "Every limit with the default. [Limits](../../../deploy/docs/limits.md) explains how to choose them.";
     check("limits.md", "Limits and defaults", opening, &body);
 }
 
@@ -76,34 +76,33 @@ type Row = (&'static str, String, &'static str);
 const POLICY: &str = "\
 ## From v1alpha1 to v1beta1
 
-The definition of Plugins has one version, `v1alpha1`; there is no `v1beta1` yet, and no webhook converts between versions.
-Until the first release, fields of `v1alpha1` may change or go without a migration.
-From the first release on, `v1alpha1` gets new optional fields only. A field that must be renamed, removed or required waits for another version of the definition.
+The Plugin CRD has one version, `v1alpha1`; there is no `v1beta1` yet, and no conversion webhook.
+Before the first release, `v1alpha1` fields may change or disappear without a migration.
+After it, `v1alpha1` only gets new optional fields. Renames, removals and new required fields wait for another CRD version.
 
-The plan for `v1beta1`, of which nothing is built yet:
+The plan for `v1beta1`, not started yet:
 
-1. It begins with the fields of the last `v1alpha1`, so the API server needs no webhook to convert.
-2. Both versions are served for at least one minor release, and `v1beta1` becomes the stored one.
-3. The changelog of that release has the commands that rewrite stored Plugins. A later release stops serving `v1alpha1`.
+1. It starts with the same fields as the last `v1alpha1`, so no webhook is needed.
+2. Both versions are served for at least one minor release, and `v1beta1` becomes the storage version.
+3. That release's changelog has the commands that rewrite stored Plugins. A later release stops serving `v1alpha1`.
 
-## Versions of the contract
+## Contract versions
 
-A component names the version of the contract that it was built for, and a host accepts the versions that it lists: today one.
-It refuses another one with a message that names the versions it accepts.
-Until the first release, the contract may change without a new version: build plugins again after an upgrade of the host.
-A released version never changes. A new one is added beside it, and the host has one adapter for each, so plugins keep running without a build.
-Upgrade the host before plugins that are built for a new version.
+A component names the contract version it was built for. The host accepts the versions that it lists, today one, and rejects others with a message that names the accepted ones.
+Before the first release, the contract may change without a new version: rebuild plugins after a host upgrade.
+After it, a released version never changes. The host keeps one adapter per version, so plugins keep running without a rebuild.
+Upgrade the host before plugins that need a new contract version.
 
 ## Deprecation
 
-Until the first release, everything may change without a deprecation.
-From the first release on, a flag, field, annotation, label, metric, reason, exit code or version of the contract is removed in two steps:
+Before the first release, anything may change without a deprecation.
+After it, a flag, field, annotation, label, metric, reason, exit code or contract version is removed in two steps:
 
-1. The changelog of a release names it as deprecated, with its replacement. Both work.
-2. A later minor release removes it, and its changelog names the removal.
+1. A release's changelog marks it as deprecated and names the replacement. Both work.
+2. A later minor release removes it, and the changelog says so.
 
-A security fix may remove something at once; its changelog states it.
-The oldest supported Kubernetes may rise in a minor release.";
+A security fix may remove something at once; the changelog says so.
+A minor release may raise the oldest supported Kubernetes version.";
 
 /// The versions of one commit, which `tests/full` runs together.
 fn run_together() -> [Row; 6] {
@@ -120,22 +119,22 @@ fn run_together() -> [Row; 6] {
         (
             "Host, image and command line",
             env!("CARGO_PKG_VERSION").to_owned(),
-            "Every crate of the repository has this version, the SDK as well.",
+            "All crates in the repository have this version, including the SDK.",
         ),
         (
             "Chart",
             chart["version"].as_str().unwrap_or_default().to_owned(),
-            "The version of the host that it installs.",
+            "Same as the host that it installs.",
         ),
         (
-            "Definition of Plugins",
+            "Plugin CRD",
             "`v1alpha1`".to_owned(),
-            "Upgraded by the chart; a host refuses to serve Plugins with an older definition than its own.",
+            "Upgraded by the chart. A host serves no Plugins while the installed CRD is older than the host.",
         ),
         (
             "Contract with plugins",
             format!("`{contract}`"),
-            "A host accepts the components of every version that it lists.",
+            "A host accepts components for every version that it lists.",
         ),
         (
             "Newest Kubernetes",
@@ -166,7 +165,7 @@ fn required() -> [Row; 4] {
         (
             "Kubernetes",
             chart["kubeVersion"].as_str().unwrap_or_default().to_owned(),
-            "Required by the chart. Versions between the two of the tests are not run.",
+            "Required by the chart. Only the oldest and newest version above are tested.",
         ),
         (
             "`k8s-openapi` and `kube` in the SDK",
@@ -176,12 +175,12 @@ fn required() -> [Row; 4] {
         (
             "Rust",
             value_after(&workspace, "rust-version").to_owned(),
-            "Needed to build the host and plugins, or a newer one.",
+            "Minimum to build the host and plugins.",
         ),
         (
             "wasmtime",
             crate_version("wasmtime"),
-            "The sandbox; a host compiles its plugins again after a change.",
+            "The sandbox. After a change, the host recompiles plugins.",
         ),
     ]
 }
@@ -191,10 +190,10 @@ fn the_page_of_versions_is_up_to_date() {
     let cells = |(part, version, remark): Row| [part.to_owned(), version, remark.to_owned()];
     let head = ["part", "version", "remark"];
     let body = format!(
-        "## Versions that were tested together\n\n`tests/full` runs these versions, and no other combination:\n\n{}\n## Versions that are required\n\nThe chart and the build require these; `tests/full` does not run other versions of them:\n\n{}\n{POLICY}",
+        "## Tested versions\n\n`tests/full` runs exactly this combination:\n\n{}\n## Required versions\n\nRequired by the chart and the build. `tests/full` runs no other versions:\n\n{}\n{POLICY}",
         table(head, run_together().map(cells)),
         table(head, required().map(cells)),
     );
-    let opening = "This page is for those who plan an upgrade: it lists the versions that work together, and the rules for later ones.";
+    let opening = "Versions that work together, and how they will change.";
     check("compatibility.md", "Compatibility", opening, &body);
 }

@@ -114,6 +114,6 @@ fn the_page_of_plugins_is_up_to_date() {
             .expect(TAKES_ANY_TEXT);
         }
     }
-    let opening = "This page is for those who write Plugin resources (`plugins.innkeeper.dev/v1alpha1`): it explains every field of the spec and the status.\n`kubectl explain plugins.spec --recursive` prints the same, and [examples/plugins](../../../examples/plugins) has complete Plugins.";
+    let opening = "Every field in the spec and the status of `plugins.innkeeper.dev/v1alpha1`, as `kubectl explain plugins.spec --recursive` prints them.\nComplete Plugins are in [examples/plugins](../../../examples/plugins).";
     check("plugin.md", "The Plugin resource", opening, &body);
 }

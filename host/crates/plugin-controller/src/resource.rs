@@ -116,24 +116,24 @@ impl Error {
     category = "innkeeper",
     status = "PluginStatus",
     derive = "PartialEq",
-    doc = "A reconciler that the host runs: the source of its component, its permissions and its resource limits.",
+    doc = "A reconciler that the host runs, with its component's source, permissions and resource limits.",
     printcolumn(
         name = "Ready",
         type_ = "string",
         json_path = ".status.conditions[?(@.type==\"Ready\")].status",
-        description = "True while the declared revision is active and its passes run."
+        description = "True while the declared revision is active and passes run."
     ),
     printcolumn(
         name = "Reason",
         type_ = "string",
         json_path = ".status.conditions[?(@.type==\"Ready\")].reason",
-        description = "The reason of the condition Ready."
+        description = "Reason of the Ready condition."
     ),
     printcolumn(
         name = "Version",
         type_ = "string",
         json_path = ".status.version",
-        description = "The version of the active revision."
+        description = "Version of the active component."
     ),
     printcolumn(
         name = "Parents",
@@ -145,14 +145,14 @@ impl Error {
         name = "Revision",
         type_ = "string",
         json_path = ".status.revision",
-        description = "The active revision.",
+        description = "Active revision.",
         priority = 1
     ),
     printcolumn(
         name = "Faults",
         type_ = "integer",
         json_path = ".status.faults.count",
-        description = "Passes of the active revision that ended in a fault.",
+        description = "Failed passes of the active revision.",
         priority = 1
     ),
     printcolumn(
@@ -176,30 +176,29 @@ impl Error {
 )]
 #[serde(rename_all = "camelCase")]
 pub struct PluginSpec {
-    /// The source of the component: exactly one of oci, http, configMap and file.
+    /// Where the component comes from: exactly one of oci, http, configMap and file.
     ///
-    /// Secrets and ConfigMaps that it names live in the host's namespace.
+    /// Referenced Secrets and ConfigMaps must be in the host's namespace.
     pub source: SourceSpec,
-    /// The SHA-256 of the component's bytes, as `sha256:` and 64 hexadecimal digits, for every source.
+    /// The component's SHA-256, as `sha256:` and 64 hexadecimal digits, for any source.
     ///
-    /// Bytes of another digest are not loaded.
+    /// The host does not load bytes with another digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 71))]
     #[x_kube(validation = DIGEST.rule())]
     pub digest: Option<String>,
-    /// The required signatures of the component. Signatures are not checked when absent.
+    /// Required signatures. When absent, signatures are not checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify: Option<VerifySpec>,
-    /// The field manager of the children. Set it to continue the work of another field manager. Default: `innkeeper:`
-    /// and the name of the Plugin.
+    /// The field manager for children. Set it to take over from another controller. Default: `innkeeper:` and the
+    /// Plugin's name.
     ///
-    /// The first server-side apply removes the fields that were applied under this name before and that the plugin does
-    /// not state. Stop the other controller first, because two controllers that apply under one name remove each
-    /// other's fields. Fields that it wrote by update or patch are not taken over: the plugin overwrites the fields
-    /// that it states, and the others stay.
+    /// The first server-side apply removes fields that were applied under this name before and that the plugin does
+    /// not set. Stop the other controller first: two controllers with the same field manager remove each other's
+    /// fields. Fields that it wrote by update or patch stay, unless the plugin sets them.
     ///
-    /// A change of the name applies every child once more. Fields that were applied under the old name stay owned by
-    /// it: a field that the plugin no longer states stays until a user removes it.
+    /// Changing the name applies every child again. The old name keeps owning its fields: a field that the plugin no
+    /// longer sets stays until a user removes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 128))]
     #[x_kube(
@@ -208,36 +207,35 @@ pub struct PluginSpec {
             .message("must not begin with innkeeper:, which is the host's own")
     )]
     pub field_manager: Option<String>,
-    /// The selection of parents. Default: all parents of the granted kinds.
+    /// Which parents to serve. Default: all parents of the granted kinds.
     ///
-    /// A parent that leaves the selection keeps its children unchanged and gets Synced=Unknown with the reason
-    /// NotSelected. It loses the plugin's finalizer, so its deletion is left to the garbage collector. A parent that
-    /// was never selected is not touched. When a parent is selected again, its passes continue.
+    /// A parent that is no longer selected keeps all children, gets Synced=Unknown with the reason NotSelected, and
+    /// loses the plugin's finalizer, so the garbage collector deletes its children with it. Parents that were never
+    /// selected are not touched. A parent that is selected again is reconciled again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parents: Option<ParentsSpec>,
-    /// The permissions of the plugin. Default: none.
+    /// What the plugin may do. Default: nothing.
     ///
-    /// Setting it requires the verb `grant` on plugins.innkeeper.dev, and so does changing any field of a Plugin with
-    /// grants but suspend: the other fields decide about the code, the configuration and the bounds that the grants are
-    /// used with. If spec.verify has keys, and a name or a repository, source and digest can be changed without the verb.
-    /// The policy of the chart enforces this.
+    /// Setting grants requires the verb `grant` on plugins.innkeeper.dev. So does changing any other field of a Plugin
+    /// with grants, except suspend, because the fields decide how the grants are used. If spec.verify has keys,
+    /// minVersion, and a name or a repository, source and digest can change without the verb. The chart's policy
+    /// enforces this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grants: Option<GrantsSpec>,
-    /// The resource limits of the plugin. They bind every revision at once.
+    /// Resource limits. Changes apply at once, to every revision.
     #[serde(default)]
     pub limits: LimitsSpec,
-    /// The plugin's configuration. It must match the schema that the plugin declares.
+    /// The plugin's configuration. Must match the schema that the plugin declares.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     #[schemars(schema_with = "crd::any_object")]
     pub config: Map<String, Value>,
-    /// Install installs and maintains the granted CustomResourceDefinitions of the plugin; Ignore does not.
+    /// Install: the host installs and updates the plugin's granted CustomResourceDefinitions. Ignore: it does not.
     #[serde(default)]
     pub crds: Crds,
-    /// The replacement of the active revision by a new one.
+    /// How a new revision replaces the active one.
     #[serde(default)]
     pub rollout: RolloutSpec,
-    /// Stops all passes of the plugin; its watches stay, and its parents show Synced=Unknown. The verb `grant` is not
-    /// required.
+    /// Stops all passes. Watches stay open, and parents show Synced=Unknown. Does not require the verb `grant`.
     #[serde(default)]
     pub suspend: bool,
 }

@@ -14,55 +14,55 @@ use serde::{Deserialize, Serialize};
 
 use super::forms::{GROUP, KIND, NAME, NAMESPACE};
 
-/// The permissions of a plugin; everything else is denied.
+/// What a plugin may do; everything else is denied.
 ///
-/// A privileged kind gives power over the cluster: those of the groups admissionregistration.k8s.io,
+/// Privileged kinds give power over the cluster. They are all kinds in the groups admissionregistration.k8s.io,
 /// apiextensions.k8s.io, apiregistration.k8s.io, certificates.k8s.io, innkeeper.dev and rbac.authorization.k8s.io, and
-/// Namespace, Node, PersistentVolume and ServiceAccount. For all grants but reads, these are also kinds that set something
-/// for the whole cluster: those of flowcontrol.apiserver.k8s.io, internal.apiserver.k8s.io, node.k8s.io, storage.k8s.io and
+/// Namespace, Node, PersistentVolume and ServiceAccount. Except for reads, also kinds with cluster-wide settings (the
+/// groups flowcontrol.apiserver.k8s.io, internal.apiserver.k8s.io, node.k8s.io, storage.k8s.io and
 /// storagemigration.k8s.io, and DeviceClass, DeviceTaintRule, IngressClass, IPAddress, PriorityClass, ResourceSlice and
-/// ServiceCIDR; and kinds that decide about others in a namespace: Endpoints, EndpointSlice, Lease, LimitRange and
-/// ResourceQuota.
+/// ServiceCIDR), and kinds that affect other users in a namespace (Endpoints, EndpointSlice, Lease, LimitRange and
+/// ResourceQuota).
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct GrantsSpec {
-    /// Kinds of parents that it may serve, and whose CustomResourceDefinitions it may bring.
+    /// Parent kinds it may serve and whose CustomResourceDefinitions it may install.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = by_kind())]
     pub parents: Vec<ParentAccess>,
-    /// Further kinds whose CustomResourceDefinitions it may bring.
+    /// Other kinds whose CustomResourceDefinitions it may install.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     #[x_kube(merge_strategy = by_kind())]
     pub crds: Vec<CrdAccess>,
-    /// Kinds of children that it may make.
+    /// Child kinds it may create.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     #[x_kube(merge_strategy = by_kind())]
     pub children: Vec<ChildAccess>,
-    /// Kinds that it may read.
+    /// Kinds it may read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub reads: Vec<ReadAccess>,
-    /// The level of the Pod Security Standards that Pods and Pod templates of children must meet.
+    /// The Pod Security Standards level that Pods and Pod templates must meet.
     ///
-    /// Custom kinds that make Pods are not checked, because their Pods are not known.
+    /// Custom kinds that create Pods are not checked.
     #[serde(default)]
     pub pod_security: PodSecurityLevel,
-    /// Service accounts that Pods of children may use, besides the account default.
+    /// Service accounts that Pods may use, besides `default`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(min = 1, max = 253)))]
     #[x_kube(validation = NAME.rule_for_all())]
     pub service_accounts: Vec<String>,
-    /// System namespaces in which it may serve parents and make children: those of Kubernetes, kube-*, and the host's own.
+    /// System namespaces (kube-* and the host's) in which it may serve parents and create children.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(min = 1, max = 63)))]
     #[x_kube(validation = NAMESPACE.rule_for_all())]
     pub system_namespaces: Vec<String>,
-    /// Writes children as this account instead of as the host.
+    /// Write children as this account instead of the host's.
     ///
-    /// The account has to name this Plugin in its annotation innkeeper.dev/plugins.
+    /// The account's annotation innkeeper.dev/plugins must list this Plugin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account_ref: Option<ServiceAccountRef>,
 }
@@ -101,7 +101,7 @@ macro_rules! access {
 }
 
 access! {
-    /// A kind of parent.
+    /// A parent kind.
     #[x_kube(
         validation = privileged(),
         validation = Rule::new("self.group != '' || self.kind != 'Secret'")
@@ -109,52 +109,52 @@ access! {
         validation = built_in()
     )]
     ParentAccess {
-        /// Has to be true for a kind of Kubernetes itself.
+        /// Must be true for a built-in Kubernetes kind.
         #[serde(default)]
         pub builtin: bool,
-        /// Has to be true for a privileged kind.
+        /// Must be true for a privileged kind.
         #[serde(default)]
         pub privileged: bool,
     }
 }
 
 access! {
-    /// A kind whose CustomResourceDefinition may be brought.
+    /// A kind whose CustomResourceDefinition may be installed.
     #[x_kube(
         validation = privileged(),
         validation = Rule::new(format!("!({})", is_built_in()))
             .message("kinds of Kubernetes itself have no CustomResourceDefinition")
     )]
     CrdAccess {
-        /// Has to be true for a privileged kind.
+        /// Must be true for a privileged kind.
         #[serde(default)]
         pub privileged: bool,
     }
 }
 
 access! {
-    /// A kind of child.
+    /// A child kind.
     #[x_kube(validation = privileged())]
     ChildAccess {
-        /// Lets a parent with the annotation innkeeper.dev/adopt take over objects that have no owner.
+        /// Let parents with the annotation innkeeper.dev/adopt adopt objects without an owner.
         #[serde(default)]
         pub adopt: bool,
-        /// For a kind of parents of the plugin itself: the number of generations of such children below an object that a
-        /// user made. 0 refuses them.
+        /// For the plugin's own parent kinds: how many generations of such children may exist below a user's object. 0 allows
+        /// none.
         #[serde(default)]
         #[schemars(range(min = 0, max = DEPTH_MAX))]
         pub depth: i32,
-        /// Has to be true for a privileged kind, and for children of other kinds that affect others by their content: Secrets
-        /// that are tokens of service accounts or bootstrap tokens, Services with externalIPs, loadBalancerIP or
-        /// externalName, Ingresses with snippets or without a host, NetworkPolicies and PodDisruptionBudgets whose selector
-        /// requires no label, and HorizontalPodAutoscalers of foreign workloads.
+        /// Must be true for a privileged kind, and for children whose content affects others: Secrets with service account or
+        /// bootstrap tokens, Services with externalIPs, loadBalancerIP or externalName, Ingresses with snippets or without a
+        /// host, NetworkPolicies and PodDisruptionBudgets whose selector requires no label, and HorizontalPodAutoscalers for
+        /// other workloads.
         #[serde(default)]
         pub privileged: bool,
     }
 }
 
 access! {
-    /// A kind that may be read.
+    /// A readable kind.
     #[x_kube(
         validation = privileged_to_read(),
         validation = Rule::new(
@@ -165,9 +165,9 @@ access! {
             .message("access: hash is for Secrets and ConfigMaps; write full or metadata")
     )]
     ReadAccess {
-        /// The part of each object that the plugin sees.
+        /// How much of each object the plugin sees.
         pub access: ReadForm,
-        /// The namespaces from which it may read.
+        /// From which namespaces it may read.
         #[serde(default)]
         pub scope: ReadPlace,
         /// The namespaces for scope: Namespaces.
@@ -175,30 +175,30 @@ access! {
         #[schemars(length(max = 64), inner(length(min = 1, max = 63)))]
         #[x_kube(validation = NAMESPACE.rule_for_all())]
         pub namespaces: Vec<String>,
-        /// Only objects with these labels, in the text form of kubectl: `app=web,tier in (a,b)`.
+        /// Only objects with these labels, as for kubectl: `app=web,tier in (a,b)`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(length(min = 1, max = 1024))]
         pub label_selector: Option<String>,
-        /// Has to be true for a privileged kind.
+        /// Must be true for a privileged kind.
         #[serde(default)]
         pub privileged: bool,
     }
 }
 
-/// A level of the Pod Security Standards.
+/// A Pod Security Standards level.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum PodSecurityLevel {
     /// Hardened Pods only.
     #[default]
     Restricted,
-    /// Pods without known escalations of privileges.
+    /// Pods without known privilege escalations.
     Baseline,
-    /// All Pods, which includes Pods that take over their node.
+    /// All Pods, including those that can take over a node.
     Privileged,
 }
 
-/// The part of an object that the plugin sees.
+/// How much of an object the plugin sees.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum ReadForm {
@@ -206,30 +206,30 @@ pub enum ReadForm {
     Full,
     /// apiVersion, kind and metadata.
     Metadata,
-    /// Secrets and ConfigMaps: metadata, type, and a keyed hash in the place of every value.
+    /// Secrets and ConfigMaps: metadata, type, and a keyed hash instead of each value.
     Hash,
 }
 
-/// The namespaces from which objects are read.
+/// From which namespaces objects are read.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadPlace {
-    /// The namespace of the parent.
+    /// The parent's namespace.
     #[default]
     ParentNamespace,
-    /// The namespaces that are listed.
+    /// The listed namespaces.
     Namespaces,
     /// The whole cluster; needed for cluster-scoped kinds.
     Cluster,
 }
 
-/// An account of any namespace.
+/// A service account in any namespace.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServiceAccountRef {
-    /// The namespace of the account.
+    /// The account's namespace.
     #[schemars(length(min = 1, max = 63))]
     #[x_kube(validation = NAMESPACE.rule())]
     pub namespace: String,
-    /// The name of the account.
+    /// The account's name.
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = NAME.rule())]
     pub name: String,

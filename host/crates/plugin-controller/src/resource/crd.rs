@@ -103,7 +103,7 @@ pub(super) fn conditions(_: &mut SchemaGenerator) -> Schema {
         "maxItems": 32,
         "items": {
             "type": "object",
-            "description": "One aspect of the state of the plugin.",
+            "description": "One aspect of the plugin's state.",
             "required": ["lastTransitionTime", "message", "reason", "status", "type"],
             "properties": {
                 "type": {"description": "The type in CamelCase.", "type": "string", "maxLength": 316},
@@ -120,11 +120,11 @@ pub(super) fn conditions(_: &mut SchemaGenerator) -> Schema {
                     "description": "The state and the remedy.", "type": "string", "maxLength": 32768,
                 },
                 "observedGeneration": {
-                    "description": "The generation of the spec that the condition describes.",
+                    "description": "The spec generation that the condition describes.",
                     "type": "integer", "format": "int64", "minimum": 0,
                 },
                 "lastTransitionTime": {
-                    "description": "The time of the last change of the status.",
+                    "description": "When the status last changed.",
                     "type": "string", "format": "date-time",
                 },
             },

@@ -11,41 +11,41 @@ use super::forms::{
     sizes,
 };
 
-/// The required signatures of a component, and the identity of the signed component.
+/// Required signatures, and the signed component's identity.
 ///
-/// With a name or a repository, the signature also replaces the verb `grant` for a change of source and digest.
+/// With minVersion, and a name or a repository, source and digest can change without the verb `grant`.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct VerifySpec {
-    /// Public keys in PEM format, for example cosign.pub. One valid signature by any of them is sufficient.
+    /// Public keys in PEM format, for example cosign.pub. A valid signature by any one is sufficient.
     #[schemars(length(min = 1, max = 8), inner(length(min = 1, max = 4096)))]
     #[x_kube(validation = PUBLIC_KEY.rule_for_all())]
     pub keys: Vec<String>,
-    /// The registry and repository that the signature has to name, such as `registry.example/plugins/memcached`.
+    /// The registry and repository that the signature must name, such as `registry.example/plugins/memcached`.
     ///
-    /// Signatures in cosign's simple form name it, as `innkeeper sign` makes them; bundles and files beside a plugin do not.
+    /// Simple cosign signatures name it, including those by `innkeeper sign`; bundles and detached signature files do not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub repository: Option<String>,
-    /// The name that the component has to give itself.
+    /// The name that the component must have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = NAME.rule())]
     pub name: Option<String>,
-    /// The lowest semantic version that the component may give itself.
+    /// The lowest semantic version that the component may have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 128))]
     #[x_kube(validation = VERSION.rule())]
     pub min_version: Option<String>,
 }
 
-/// Selectors for the parents of the granted kinds. A parent must match both selectors.
+/// Selectors for parents. A parent must match both.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct ParentsSpec {
-    /// Selects parents by the labels of their namespace. It does not apply to parents of cluster-scoped kinds.
+    /// Selects parents by namespace labels. Does not apply to cluster-scoped parents.
     ///
-    /// The host needs permission to get, list and watch namespaces for it.
+    /// The host needs permission to get, list and watch namespaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace_selector: Option<LabelSelector>,
     /// Selects parents by their labels.
@@ -53,82 +53,80 @@ pub struct ParentsSpec {
     pub label_selector: Option<LabelSelector>,
 }
 
-/// The handling of the plugin's CustomResourceDefinitions.
+/// Whether the host installs the plugin's CustomResourceDefinitions.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Crds {
-    /// Install and maintain the granted definitions that the plugin brings.
+    /// Install and update the granted definitions that the plugin contains.
     #[default]
     Install,
     /// Do not install definitions; compatible ones must already exist.
     Ignore,
 }
 
-/// Resource limits of a plugin. Sizes are in bytes or end in Ki, Mi or Gi; durations end in ms, s, m or h.
+/// Resource limits. Sizes are in bytes or end in Ki, Mi or Gi; durations end in ms, s, m or h.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", default = "LimitsSpec::default")]
 pub struct LimitsSpec {
-    /// Memory of one running instance, summed over its memories and tables; at most 1Gi, and at most half of the memory that
-    /// the host has for all guests.
+    /// Memory of one running instance, including tables; at most 1Gi, and at most half of the host's memory for all guests.
     #[schemars(length(max = 16), regex(pattern = SIZE_PATTERN))]
     #[x_kube(validation = sizes("64Ki", "1Gi"))]
     pub memory: String,
-    /// CPU time of one pass; at most 30s. Plugins with more than 1s, and those whose last call exceeded its deadline, share
-    /// all guest threads of the host but one. Those with more than 1s share half of the memory for guests.
+    /// CPU time per pass; at most 30s. Plugins with more than 1s, and plugins whose last call exceeded the deadline, share
+    /// all guest threads but one. Plugins with more than 1s also share half of the guest memory.
     #[schemars(length(max = 16), regex(pattern = DURATION_PATTERN))]
     #[x_kube(validation = durations("1ms", "30s"))]
     pub deadline: String,
-    /// One whole answer; at most 64Mi.
+    /// Size of one answer; at most 64Mi.
     #[schemars(length(max = 16), regex(pattern = SIZE_PATTERN))]
     #[x_kube(validation = sizes("1Ki", "64Mi"))]
     pub output: String,
-    /// JSON text of one child, and of the parent's status; at most 1536Ki.
+    /// JSON size of one child, and of the parent's status; at most 1536Ki.
     // The API server rejects larger objects. The other bounds have no external reason: they keep a typing error from
     // taking the host's memory or time.
     #[schemars(length(max = 16), regex(pattern = SIZE_PATTERN))]
     #[x_kube(validation = sizes("1Ki", "1536Ki"))]
     pub object: String,
-    /// Children of one parent.
+    /// Children per parent.
     #[schemars(range(min = 1, max = 10_000))]
     pub children: i32,
-    /// Log text of one pass; at most 1Mi.
+    /// Log size per pass; at most 1Mi.
     #[schemars(length(max = 16), regex(pattern = SIZE_PATTERN))]
     #[x_kube(validation = sizes("1", "1Mi"))]
     pub logs: String,
-    /// Log text per second over all passes; at most 16Mi.
+    /// Log size per second, all passes together; at most 16Mi.
     #[schemars(length(max = 16), regex(pattern = SIZE_PATTERN))]
     #[x_kube(validation = sizes("1", "16Mi"))]
     pub logs_per_second: String,
-    /// Reads in one pass.
+    /// Reads per pass.
     #[schemars(range(min = 1, max = 100_000))]
     pub host_calls: i32,
-    /// Total size of the objects that the reads of one pass return; at most 256Mi.
+    /// Total size of objects returned by one pass's reads; at most 256Mi.
     #[schemars(length(max = 16), regex(pattern = SIZE_PATTERN))]
     #[x_kube(validation = sizes("1Ki", "256Mi"))]
     pub host_call_bytes: String,
-    /// Passes at the same time.
+    /// Concurrent passes.
     #[schemars(range(min = 1, max = 64))]
     pub concurrency: i32,
     /// Passes per second.
     #[schemars(range(min = 1, max = 100_000))]
     pub passes_per_second: i32,
-    /// Writes per minute for one parent.
+    /// Writes per minute and parent.
     #[schemars(range(min = 1, max = 6_000))]
     pub writes_per_minute: i32,
-    /// Writes per second for all parents of one namespace, or for all cluster-scoped ones. A namespace saves up the unused
-    /// writes of 100 seconds.
+    /// Writes per second and namespace, or for all cluster-scoped parents. Unused writes accumulate for 100 seconds.
     #[schemars(range(min = 1, max = 10_000))]
     pub writes_per_second: i32,
-    /// Children in one namespace, or cluster-scoped ones.
+    /// Children per namespace, or cluster-scoped ones.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub objects_per_namespace: i32,
-    /// Children in one namespace that are parents of the same plugin, or cluster-scoped ones.
+    /// Children per namespace (or cluster-scoped) that are themselves parents of this plugin.
     #[schemars(range(min = 0, max = 1_000_000))]
     pub nested_parents_per_namespace: i32,
-    /// JSON text of all children in one namespace, or of all cluster-scoped ones; at most 16Gi.
+    /// JSON size of all children per namespace, or of all cluster-scoped ones; at most 16Gi.
     #[schemars(length(max = 16), regex(pattern = SIZE_PATTERN))]
     #[x_kube(validation = sizes("1Ki", "16Gi"))]
     pub bytes_per_namespace: String,
-    /// Children that one parent retains.
+    /// Retained children per parent.
     #[schemars(range(min = 0, max = 10_000))]
     pub retained: i32,
 }
@@ -139,18 +137,18 @@ impl Default for LimitsSpec {
     }
 }
 
-/// The replacement of the active revision by a new one.
+/// How a new revision replaces the active one.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", default = "RolloutSpec::default")]
 pub struct RolloutSpec {
-    /// Immediate activates a new revision after its dry run; Gated waits until `approve` names it.
+    /// Immediate: activate a new revision after the dry run. Gated: wait until `approve` names it.
     ///
-    /// In both modes, a revision that would delete more children than maxPrunes allows waits for approval.
+    /// In both modes, a revision that would delete more than maxPrunes children waits for approval.
     pub mode: RolloutMode,
-    /// Rolls back to the last good revision when too many of the first passes of a new one end in a fault.
+    /// Roll back to the last good revision if too many first passes of a new one fail.
     pub auto_rollback: bool,
-    /// The largest number of children that a new revision may delete without approval: a number, or a percentage of all
-    /// children of the plugin. A percentage always allows at least 10.
+    /// How many children a new revision may delete without approval: a number, or a percentage of the plugin's children. A
+    /// percentage always allows at least 10.
     #[x_kube(
         validation = Rule::new(
             // A number is equal to its own text as a number, a string never is.
@@ -162,8 +160,8 @@ pub struct RolloutSpec {
         .message(PERCENTAGE.must)
     )]
     pub max_prunes: IntOrString,
-    /// The approved revision, as named in status.candidate.revision. Required with mode Gated, and for a revision that
-    /// would delete more children than maxPrunes allows.
+    /// The approved revision, from status.candidate.revision. Required with mode Gated, and for a revision that would
+    /// delete more than maxPrunes children.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     #[x_kube(validation = REVISION.rule())]
@@ -181,12 +179,12 @@ impl Default for RolloutSpec {
     }
 }
 
-/// The condition for activating a new revision.
+/// When a new revision is activated.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RolloutMode {
-    /// Activate it after its dry run.
+    /// After the dry run.
     #[default]
     Immediate,
-    /// Activate it when `approve` names it.
+    /// When `approve` names it.
     Gated,
 }

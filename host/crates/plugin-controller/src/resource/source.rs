@@ -9,7 +9,7 @@ use super::forms::{DATA_KEY, DURATION_PATTERN, NAME, PATH, REFERENCE, URL, durat
 /// The default interval of pulls.
 pub(super) const PULL_INTERVAL_DEFAULT: &str = "5m";
 
-/// The source of a component.
+/// Where a component comes from.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[x_kube(
     validation = Rule::new(
@@ -27,30 +27,30 @@ pub struct SourceSpec {
     /// A file on a web server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpSource>,
-    /// A ConfigMap of the host's namespace.
+    /// A ConfigMap in the host's namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_map: Option<ConfigMapSource>,
-    /// A file of the host's source directory.
+    /// A file in the host's source directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<FileSource>,
-    /// IfNotPresent fetches only when the spec changes; Always also polls the source at pullInterval.
+    /// IfNotPresent: fetch only when the spec changes. Always: also poll every pullInterval.
     #[serde(default)]
     pub pull_policy: PullPolicy,
-    /// The poll interval for pullPolicy Always, such as `30s` or `5m`, between 10s and 24h. Default: 5m.
+    /// Poll interval for pullPolicy Always, such as `30s` or `5m`, from 10s to 24h. Default: 5m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    // The bounds are chosen, not measured: registries limit the rate of pulls.
+    // Registries limit the rate of pulls.
     #[schemars(length(max = 16), regex(pattern = DURATION_PATTERN))]
     #[x_kube(validation = durations("10s", "24h"))]
     pub pull_interval: Option<String>,
 }
 
-/// The policy for fetching a component again.
+/// When to fetch a component again.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PullPolicy {
     /// Only when the spec changes.
     #[default]
     IfNotPresent,
-    /// Also at an interval, because the content behind a tag or a URL may change.
+    /// Also at an interval, because a tag's or URL's content may change.
     Always,
 }
 
@@ -58,15 +58,14 @@ pub enum PullPolicy {
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct OciSource {
-    /// Registry, repository, and a tag or the digest of the manifest or both:
-    /// `registry.example/plugins/memcached:1.4.0`.
+    /// Registry, repository, and tag or manifest digest or both: `registry.example/plugins/memcached:1.4.0`.
     #[schemars(length(min = 1, max = 512))]
     #[x_kube(validation = REFERENCE.rule())]
     pub reference: String,
-    /// A Secret of type kubernetes.io/dockerconfigjson with credentials for the registry.
+    /// A kubernetes.io/dockerconfigjson Secret with registry credentials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pull_secret_ref: Option<LocalRef>,
-    /// Speaks to the registry without TLS. Credentials then go to loopback only.
+    /// Use plain HTTP. Credentials are then sent to loopback only.
     #[serde(default)]
     pub insecure: bool,
 }
@@ -75,19 +74,19 @@ pub struct OciSource {
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpSource {
-    /// The URL, with https:// or http://, without credentials.
+    /// The https:// or http:// URL, without credentials.
     #[schemars(length(min = 1, max = 2048))]
     #[x_kube(validation = URL.rule())]
     pub url: String,
-    /// A Secret with credentials for the server: token, or username and password.
+    /// A Secret with server credentials: token, or username and password.
     ///
-    /// Its annotation innkeeper.dev/hosts has to name the server's host, and the port unless it is the default.
+    /// The Secret's annotation innkeeper.dev/hosts must list the server's host, with the port unless it is the default.
     /// Credentials are not sent over plain http, except to loopback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<LocalRef>,
 }
 
-/// A ConfigMap of the host's namespace.
+/// A ConfigMap in the host's namespace.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigMapSource {
@@ -95,8 +94,8 @@ pub struct ConfigMapSource {
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = NAME.rule())]
     pub name: String,
-    /// The key below `binaryData`. A ConfigMap holds at most 1 MiB, so the value may be the component in gzip; digest and
-    /// signature are those of the unpacked component.
+    /// The key in `binaryData`. A ConfigMap holds at most 1 MiB, so the component may be compressed with gzip; digest and
+    /// signature are for the uncompressed component.
     #[serde(default = "default_key")]
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = DATA_KEY.rule())]
@@ -107,7 +106,7 @@ pub(super) fn default_key() -> String {
     "plugin.wasm".to_owned()
 }
 
-/// A file of the host's source directory.
+/// A file in the host's source directory.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileSource {
     /// The path below the host's `--source-dir`.
@@ -116,7 +115,7 @@ pub struct FileSource {
     pub path: String,
 }
 
-/// An object of the host's namespace.
+/// An object in the host's namespace.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
 pub struct LocalRef {
     /// The name of the object.

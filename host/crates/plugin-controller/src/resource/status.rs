@@ -33,54 +33,51 @@ pub fn number<N: TryInto<i32>>(number: N) -> i32 {
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct PluginStatus {
-    /// The generation of the spec that this status describes.
+    /// The spec generation that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// The active revision: 16 hexadecimal digits that identify the component and its configuration.
+    /// The active revision: 16 hexadecimal digits that identify component and configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
-    /// The digest of the active component's bytes.
+    /// The active component's digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
-    /// The version that the active component gives itself.
+    /// The active component's version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// The revision that is about to replace the active one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub candidate: Option<CandidateStatus>,
-    /// The kinds of the plugin's children. A kind is listed until the plugin makes it no more and no child is left.
+    /// Kinds of the plugin's children. A kind stays listed until the plugin no longer creates it and no child is left.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["group".to_owned(), "kind".to_owned()]))]
     pub child_kinds: Vec<ChildKindStatus>,
-    /// The number of its parents in each state.
+    /// The number of parents in each state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parents: Option<Parents>,
-    /// The faults of the plugin.
+    /// The plugin's faults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub faults: Option<Faults>,
-    /// The limits in force: those of the spec, except that memory is less if half of the memory that the host has for all
-    /// guests is less.
+    /// The effective limits: those of the spec, with memory reduced to at most half of the host's guest memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crd::limits_in_force")]
     pub limits: Option<LimitsSpec>,
-    /// The limits of spec.limits for one namespace of which at least a tenth is used, each for the namespace that has used
-    /// most of it.
+    /// Per-namespace limits with at least 10 % used, each with the namespace that uses most.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["limit".to_owned()]))]
     pub usage: Vec<LimitUsage>,
-    /// The revisions that have been active, the latest first.
+    /// Revisions that have been active, latest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub history: Vec<HistoryEntry>,
-    /// The keyed hash of the Plugin's UID and its history. A host that starts uses a history only with the hash of a host
-    /// with the same hash key.
+    /// Keyed hash of the Plugin's UID and history. A starting host uses the history only if its own key gives this hash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 67))]
     pub history_seal: Option<String>,
-    /// The conditions of the plugin. Types: Fetched, Verified, Compiled, Described, Granted, Serving, Ready,
-    /// Degraded and RolledBack.
+    /// Conditions. Types: Fetched, Verified, Compiled, Described, Granted, Serving, Ready, Degraded, RolledBack and
+    /// CacheFull.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".to_owned()]))]
     #[schemars(schema_with = "crd::conditions")]
@@ -91,24 +88,24 @@ pub struct PluginStatus {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct CandidateStatus {
-    /// The revision: 16 hexadecimal digits. Setting spec.rollout.approve to it approves it.
+    /// The revision: 16 hexadecimal digits. To approve it, copy it to spec.rollout.approve.
     pub revision: String,
-    /// The digest of its bytes.
+    /// The component's digest.
     pub digest: String,
-    /// The state of the candidate.
+    /// The candidate's state.
     pub verdict: CandidateVerdict,
-    /// The result of its dry run on all live parents.
+    /// The result of the dry run for all live parents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counts: Option<CandidateCounts>,
-    /// The first 20 objects that it would delete.
+    /// The first 20 objects it would delete.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
     pub deletes: Vec<ObjectName>,
-    /// The first 10 faults of its dry run.
+    /// The first 10 faults in the dry run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10))]
     pub faults: Vec<CandidateFault>,
-    /// The path of the whole plan as JSON, on the admin address of the host that serves the Plugin; present if that has
+    /// The path of the full plan as JSON, on the serving host's admin address. Present if that host has
     /// --debug-endpoints.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 300))]
@@ -118,13 +115,13 @@ pub struct CandidateStatus {
 /// The state of a candidate.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CandidateVerdict {
-    /// It would delete more than spec.rollout.maxPrunes allows.
+    /// Deletes more than spec.rollout.maxPrunes allows.
     TooManyPrunes,
-    /// It fails for more than a fifth of the parents.
+    /// Fails for more than a fifth of the parents.
     TooManyFaults,
-    /// It waits for spec.rollout.approve.
+    /// Waits for spec.rollout.approve.
     AwaitingApproval,
-    /// It may serve.
+    /// May serve.
     Accepted,
 }
 
@@ -132,22 +129,22 @@ pub enum CandidateVerdict {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct CandidateCounts {
-    /// Parents that it was run on, without those for which it fails and no pass of the active revision succeeded.
+    /// Parents in the dry run, except those that fail and never succeeded with the active revision.
     pub parents: i32,
-    /// Children that it would create.
+    /// Children it would create.
     pub creates: i32,
-    /// Children that it would change.
+    /// Children it would change.
     pub updates: i32,
-    /// Children that it would delete.
+    /// Children it would delete.
     pub deletes: i32,
-    /// Parents for which it fails or which it finds invalid, although the last pass of the active revision succeeded.
+    /// Parents that fail or are invalid with the candidate, but succeeded with the active revision.
     pub faults: i32,
 }
 
 /// A fault in a candidate's dry run.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
 pub struct CandidateFault {
-    /// The reason, as in the parent's Synced condition after a pass.
+    /// The reason that a pass would set in the parent's Synced condition.
     pub reason: String,
     /// The error message.
     #[schemars(length(max = 1024))]
@@ -183,38 +180,38 @@ impl ObjectName {
     }
 }
 
-/// A kind of which children were made.
+/// A kind of existing children.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChildKindStatus {
     /// The API group; empty for the core group.
     #[serde(default)]
     pub group: String,
-    /// The version in which they were made.
+    /// The API version of these children.
     pub version: String,
     /// The kind.
     pub kind: String,
 }
 
-/// The number of parents of a plugin in each state.
+/// The number of a plugin's parents in each state.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Parents {
-    /// Parents that the plugin selects.
+    /// Selected parents.
     pub total: i32,
-    /// Parents whose Synced condition is True for their current generation.
+    /// Parents with Synced=True for the current generation.
     pub synced: i32,
-    /// Parents whose Ready and Synced conditions are True for their current generation.
+    /// Parents with Ready=True and Synced=True for the current generation.
     pub ready: i32,
     /// Parents with the annotation innkeeper.dev/paused.
     pub paused: i32,
 }
 
-/// The faults of a plugin.
+/// A plugin's faults.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// Passes of the active revision that ended in a fault.
+    /// Failed passes of the active revision.
     pub count: i64,
-    /// The last faults, including those of earlier revisions; the latest first.
+    /// The last faults, including earlier revisions'; latest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = LAST_FAULTS_MAX))]
     pub last: Vec<FaultReason>,
@@ -223,27 +220,27 @@ pub struct Faults {
 /// One fault.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
 pub struct FaultReason {
-    /// The reason, the same as in the parent's Synced condition.
+    /// The reason in the parent's Synced condition.
     pub reason: String,
     /// The error message.
     #[schemars(length(max = 1024))]
     pub message: String,
     /// The parent.
     pub parent: ObjectName,
-    /// The time of the fault.
+    /// When the fault happened.
     pub time: Time,
 }
 
-/// The use of a limit.
+/// The usage of a limit.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct LimitUsage {
-    /// The field of spec.limits.
+    /// The field in spec.limits.
     pub limit: String,
     /// The namespace; absent for cluster-scoped objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// The used part in percent, rounded down to tens.
+    /// Usage in percent, rounded down to tens.
     pub percent: i32,
 }
 
@@ -253,24 +250,24 @@ pub struct LimitUsage {
 pub struct HistoryEntry {
     /// The revision: 16 hexadecimal digits.
     pub revision: String,
-    /// The digest of its bytes.
+    /// The component's digest.
     pub digest: String,
-    /// Its configuration.
+    /// The configuration.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     #[schemars(schema_with = "crd::any_object")]
     pub config: Map<String, Value>,
-    /// The time at which it became active.
+    /// When it became active.
     pub served_from: Time,
-    /// The time at which it stopped being active; absent for the active revision.
+    /// When it stopped being active; absent for the active revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub served_until: Option<Time>,
-    /// The result of its rollout.
+    /// The result of the rollout.
     pub verdict: HistoryVerdict,
-    /// The reason of the rollback.
+    /// Why it was rolled back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub message: Option<String>,
-    /// The generation of the spec at the rollback. The revision is not tried again until the generation changes.
+    /// The spec generation at the rollback. The host does not retry the revision until the generation changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<i64>,
 }
@@ -278,10 +275,10 @@ pub struct HistoryEntry {
 /// The result of a revision's rollout.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HistoryVerdict {
-    /// It is active, and the host still counts the faults of its first passes.
+    /// Active; the host still counts faults in first passes.
     Trial,
-    /// Its first passes succeeded, so it is a target for rollback.
+    /// The first passes succeeded, so a rollback may return to it.
     Good,
-    /// Too many of its first passes ended in a fault.
+    /// Too many first passes failed.
     RolledBack,
 }
