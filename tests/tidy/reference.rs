@@ -251,12 +251,12 @@ fn the_page_of_the_command_line_is_up_to_date() {
         .map(|arg| [cell(&flag(arg)), help(arg)]);
     write!(
         body,
-        "\nThese flags are valid for every command:\n\n{}\n",
+        "\nEvery command accepts these flags:\n\n{}\n",
         table(["flag", "effect"], log)
     )
     .expect(TAKES_ANY_TEXT);
     body.extend(commands.into_iter().map(section));
-    let opening = "This page is for everyone who runs `innkeeper`: it lists the commands, their flags, defaults and environment variables.\n`innkeeper COMMAND --help` prints the same; [exit codes](exit-codes.md) have a page of their own.";
+    let opening = "All commands with flags, defaults and environment variables, as `innkeeper COMMAND --help` prints them. See also [exit codes](exit-codes.md).";
     check("command-line.md", "Command line", opening, &body);
 }
 
@@ -287,10 +287,10 @@ fn the_page_of_exit_codes_is_up_to_date() {
     });
     write!(
         body,
-        "\nCode 3 is a finding, by which a script tells a bad answer from a broken command:\n\n{}",
+        "\nCode 3 is a finding: the command worked, but the result is bad. Scripts can tell it from a failed command:\n\n{}",
         table(["command", "finding"], rows)
     )
     .expect(TAKES_ANY_TEXT);
-    let opening = "This page is for those who call `innkeeper` from scripts and pipelines: it explains the exit codes, which are the same for every command.";
+    let opening = "All commands use the same exit codes.";
     check("exit-codes.md", "Exit codes", opening, &body);
 }

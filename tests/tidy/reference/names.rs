@@ -116,38 +116,38 @@ fn the_page_of_labels_and_annotations_is_up_to_date() {
         (
             "`innkeeper.dev/NAME`",
             "finalizer",
-            "Of the plugin NAME on a parent, if the plugin finalizes; on a Plugin, while parents carry it.",
+            "On a parent, if the plugin NAME finalizes. On a Plugin, while parents have the finalizer.",
         ),
         (
             "`innkeeper:NAME`",
             "field manager",
-            "Of the children of the plugin NAME, unless `spec.fieldManager` names another.",
+            "Writes children of the plugin NAME, unless `spec.fieldManager` names another.",
         ),
         (
             "`innkeeper:NAME:status`",
             "field manager",
-            "Of the status of parents: the part of the plugin, and the conditions of the host.",
+            "Writes the parents' status: the plugin's part and the host's conditions.",
         ),
         (
             "`innkeeper:NAME:host`",
             "field manager",
-            "Of the finalizer, and of the host's conditions where it states them alone.",
+            "Writes the finalizer, and the host's conditions if there is no status from the plugin.",
         ),
     ];
     let rows = managers.map(|row| [row.0, row.1, row.2].map(str::to_owned));
     write!(
         body,
-        "\nFinalizers and field managers have the name of the plugin:\n\n{}",
+        "\nFinalizers and field managers contain the plugin's name:\n\n{}",
         table(["name", "is", "meaning"], rows)
     )
     .expect(TAKES_ANY_TEXT);
     write!(
         body,
-        "\nThe plugins of this repository have labels and annotations of their own. Users set those of a parent, and of an object that a parent names; the plugin sets the others:\n\n{}",
+        "\nThe included plugins use further labels and annotations. Users set those on a parent or on an object that a parent names; the plugin sets the others:\n\n{}",
         table(["name", "plugin", "is", "place and meaning"], rows_of_plugins())
     )
     .expect(TAKES_ANY_TEXT);
-    let opening = "This page is for those who read or set metadata of objects: it explains the labels, annotations, finalizers and field managers of Innkeeper.\nA plugin must not state labels or annotations below `innkeeper.dev/`; the host refuses such an answer.";
+    let opening = "All labels, annotations, finalizers and field managers that Innkeeper uses.\nPlugins must not set labels or annotations below `innkeeper.dev/`; the host rejects such an answer.";
     check(
         "labels-and-annotations.md",
         "Labels and annotations",

@@ -291,9 +291,8 @@ fn reference() -> BTreeMap<String, Reference> {
 /// Returns the page of the reference.
 fn page() -> String {
     let mut page = "<!-- Generated: UPDATE_EXPECT=1 cargo test --release --locked -p innkeeper-metrics --lib. Do not edit. -->\n\n# Metrics\n\n\
-        This page is for those who build dashboards and alerts.\n\
-        A host with `--admin-address` exposes these metrics below `/metrics`; [observability](../../../deploy/docs/observability.md) explains the set-up and the alerts.\n\
-        Metrics that controller-runtime or client-go also has have the same names here.\n\n\
+        A host with `--admin-address` serves these metrics at `/metrics`; [observability](../../../deploy/docs/observability.md) explains setup and alerts.\n\
+        Metrics that also exist in controller-runtime or client-go have the same names.\n\n\
         | metric | type | labels | meaning |\n|---|---|---|---|\n".to_owned();
     let rows = reference().into_iter().map(|(name, metric)| {
         let Reference { kind, labels, help } = metric;
