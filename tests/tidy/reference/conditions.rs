@@ -24,19 +24,25 @@ const TYPES: [&str; 4] = [
 fn the_page_of_conditions_is_up_to_date() {
     let rows = remedied(PARENT_REASONS);
     let mut body = "## Conditions of a parent\n\n\
-        `Synced` says if all operations of the last pass are done: True with the reason `Applied`, False after a failure, Unknown while there is no pass.\n\
-        `Ready` says if all children are ready, unless the plugin states `Ready` itself.\n\
-        A parent that failed has two more, which Flux and kpt read: `Stalled=True` if the host tries again only after a change, `Reconciling=True` if it tries again by itself. Both have the reason and the message of `Synced`, unless the plugin states them itself.\n\
-        `observedGeneration` of each names the generation that they describe.\n\n"
+        | condition | meaning |\n\
+        |---|---|\n\
+        | `Synced` | Whether the last pass did all its work: True (`Applied`), False after a failure, Unknown while no pass runs. |\n\
+        | `Ready` | Whether all children are ready, unless the plugin sets `Ready` itself. |\n\
+        | `Stalled` | After a failure: True if the host retries only after a change. Read by Flux and kpt. |\n\
+        | `Reconciling` | After a failure: True if the host retries by itself. Read by Flux and kpt. |\n\n\
+        `Stalled` and `Reconciling` have the reason and message of `Synced`, unless the plugin sets them itself.\n\
+        `observedGeneration` is the generation that a condition describes.\n\n"
         .to_owned();
     let head = ["reason", "meaning", "remedy"];
     body.push_str(&table(head, rows));
     body.push_str(
         "\n## Conditions of a Plugin\n\n\
-        Each stage of a load has a condition: `Fetched`, `Verified`, `Compiled`, `Described`, `Granted`, `Serving`.\n\
-        A stage that succeeded without a remark has its own name as the reason.\n\
-        `Ready` is True while the declared revision is active and its passes run; `Degraded` is True while a stage of the declared revision fails, and says if an earlier revision is active instead.\n\
-        `RolledBack` is True after the host activated an earlier revision by itself.\n\n",
+        | condition | meaning |\n\
+        |---|---|\n\
+        | `Fetched`, `Verified`, `Compiled`, `Described`, `Granted`, `Serving` | The stages of loading a revision. A stage that succeeded has the stage's name as the reason, unless there is more to say. |\n\
+        | `Ready` | True while the declared revision is active and passes run. |\n\
+        | `Degraded` | True while a stage of the declared revision fails. The message says whether an earlier revision is active. |\n\
+        | `RolledBack` | True after the host reactivated an earlier revision by itself. |\n\n",
     );
     let rows = REASONS.iter().map(|[condition, reason, meaning, remedy]| {
         let condition = format!("`{condition}`").replace("`any`", "any stage");
@@ -53,8 +59,14 @@ fn the_page_of_conditions_is_up_to_date() {
         table(["condition", "reason", "meaning", "remedy"], rows)
     )
     .expect(TAKES_ANY_TEXT);
-    let opening = "This page is for those who see a condition and want to know its meaning and the way out.\n\
-        `kubectl describe` shows the message of a condition, which names the object, the cause and the values; `innkeeper status` lists the parents that are not Ready.";
+    body.push_str(
+        "\n## Reasons of `innkeeper status`\n\n\
+        The command reports these itself, when no condition does.\n\n",
+    );
+    let rows = remedied(COMMAND_REASONS);
+    body.push_str(&table(head, rows));
+    let opening = "Every reason in the conditions of parents and Plugins, with the remedy.\n\
+        `kubectl describe` shows the condition's message, which names the object, the cause and the values. `innkeeper status` lists parents that are not Ready.";
     check("conditions.md", "Conditions and reasons", opening, &body);
 }
 

@@ -51,154 +51,151 @@ pub mod reason {
     /// Condition type: the last pass failed, and the host tries again only after a change. From kstatus.
     pub const STALLED: &str = "Stalled";
 
-    /// `Synced=True`: the cluster matches the guest's answer.
+    /// `Synced=True`: the cluster matches the plugin's answer.
     ///
-    /// Remedy: None is needed.
+    /// Remedy: None needed.
     pub const APPLIED: &str = "Applied";
-    /// The guest trapped or panicked.
+    /// The plugin trapped or panicked.
     ///
-    /// Remedy: Report it to the author of the plugin with a recording of the pass; `innkeeper replay` repeats it. The
-    /// pass is retried with back-off, and rolling back to an earlier revision helps if that did not trap.
+    /// Remedy: Report it to the plugin's author with a recording; `innkeeper replay` repeats the pass. The host retries
+    /// with backoff. Roll back if an earlier revision did not trap.
     pub const GUEST_TRAPPED: &str = "GuestTrapped";
-    /// The guest used up its time.
+    /// The plugin exceeded its CPU time.
     ///
-    /// Remedy: Raise `spec.limits.deadline` if the parent is large; otherwise the plugin loops, and its author needs
-    /// a recording.
+    /// Remedy: Raise `spec.limits.deadline` if the parent is large. Otherwise the plugin loops: send a recording to the
+    /// author.
     pub const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
-    /// The guest asked for more memory than its limit.
+    /// The plugin exceeded its memory limit.
     ///
-    /// Remedy: Raise `spec.limits.memory` if the parent or its reads are large; otherwise report it to the author of
-    /// the plugin.
+    /// Remedy: Raise `spec.limits.memory` if the parent or the reads are large. Otherwise report it to the plugin's
+    /// author.
     pub const MEMORY_EXCEEDED: &str = "MemoryExceeded";
     /// The answer breaks a rule of the contract.
     ///
-    /// Remedy: Report the message to the author of the plugin. If it names a limit, raise that field of
-    /// `spec.limits`.
+    /// Remedy: Report the message to the plugin's author. If it names a limit, raise that field in `spec.limits`.
     pub const OUTPUT_REJECTED: &str = "OutputRejected";
-    /// The answer holds a child that the plugin may not create or adopt.
+    /// The answer contains a child that the plugin may not create or adopt.
     ///
-    /// Remedy: Add the grant that the message names to `spec.grants`, or change the parent so that the plugin does
-    /// not need it.
+    /// Remedy: Add the grant in the message to `spec.grants`, or change the parent so that the plugin does not need it.
     pub const CHILD_FORBIDDEN: &str = "ChildForbidden";
     /// An object with the child's name exists and does not belong to this parent.
     ///
-    /// Remedy: Rename the parent, delete the object, or let the plugin adopt it; the message names its owner.
+    /// Remedy: Rename the parent, delete the object, or let the plugin adopt it. The message names the owner.
     pub const CHILD_NOT_OWNED: &str = "ChildNotOwned";
     /// The API server rejected a child.
     ///
-    /// Remedy: Correct the field of the parent that leads to the value in the message, or the policy, webhook or
-    /// quota that refused it.
+    /// Remedy: Correct the parent's field that causes the value in the message, or the policy, webhook or quota that
+    /// rejected it.
     pub const CHILD_REJECTED: &str = "ChildRejected";
-    /// A child is being deleted, and the host can create it again only after it is gone.
+    /// A child is being deleted; the host recreates it once it is gone.
     ///
-    /// Remedy: Wait. If the child stays, look for the finalizer on it that is not removed.
+    /// Remedy: Wait. If the child stays, look for a finalizer that is not removed.
     pub const CHILD_DELETING: &str = "ChildDeleting";
-    /// The cluster does not serve an optional kind; everything else is applied.
+    /// The cluster does not serve an optional kind. Everything else is applied.
     ///
-    /// Remedy: Install the CustomResourceDefinition of the kind, or leave it as it is: the host watches the kind as
-    /// soon as it appears.
+    /// Remedy: Install the kind's CustomResourceDefinition, or do nothing: the host starts watching the kind once it
+    /// appears.
     pub const KIND_NOT_SERVED: &str = "KindNotServed";
-    /// The host cannot list an optional kind that the cluster serves; everything else is applied. Children of the kind are
-    /// neither written nor deleted.
+    /// The cluster serves an optional kind, but the host cannot list it. Everything else is applied; children of this
+    /// kind are neither written nor deleted.
     ///
-    /// Remedy: Follow the message: repair the conversion webhook of the kind, or give the host the rights to list and
-    /// watch it.
+    /// Remedy: Follow the message: fix the kind's conversion webhook, or let the host list and watch it.
     pub const KIND_UNREADABLE: &str = "KindUnreadable";
-    /// The parent cannot be finalized, because its namespace is being deleted and nothing can be created there.
+    /// The parent cannot be finalized, because nothing can be created in its terminating namespace.
     ///
-    /// Remedy: Annotate the parent with `innkeeper.dev/skip-finalize: "true"`. The cleanup of the plugin does not
-    /// happen then.
+    /// Remedy: Annotate the parent with `innkeeper.dev/skip-finalize: "true"`, which skips the plugin's cleanup.
     pub const NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
     /// A write failed; the host retries it.
     ///
-    /// Remedy: Wait for the retry. If it persists, the message has the answer of the API server: a missing right, an
-    /// overload or a webhook.
+    /// Remedy: Wait for the retry. If it keeps failing, the message has the API server's response: a missing
+    /// permission, overload or a webhook.
     pub const APPLY_FAILED: &str = "ApplyFailed";
-    /// The API server rejected the guest's status.
+    /// The API server rejected the plugin's status.
     ///
-    /// Remedy: Correct the status in the plugin, or install the CustomResourceDefinition of the plugin's version: the message
-    /// names the field that the installed one refuses.
+    /// Remedy: Fix the status in the plugin, or install the CustomResourceDefinition for the plugin's version. The
+    /// message names the field.
     pub const STATUS_REJECTED: &str = "StatusRejected";
-    /// The answer of the API server to a write of the host lacks metadata that the host has written: its label, one of its
-    /// annotations, the owner reference or the finalizer. The host cannot find or prune such an object.
+    /// After a write, the API server's response lacks metadata that the host wrote: label, annotation, owner reference
+    /// or finalizer. The host cannot find or prune such an object.
     ///
     /// Remedy: Exempt the object in the message from the admission policy or webhook that removes the metadata.
     pub const METADATA_LOST: &str = "MetadataLost";
-    /// The API server refuses to add the host's finalizer to the parent, or to remove it.
+    /// The API server refuses to add or remove the host's finalizer on the parent.
     ///
-    /// Remedy: Correct the parent as the message says, or relax its definition or the policy that refuses the write. One
-    /// edit may correct the parent and set `innkeeper.dev/skip-finalize: "true"`, which skips the cleanup of the plugin.
+    /// Remedy: Correct the parent as the message says, or relax the CustomResourceDefinition or policy that refuses the
+    /// write. One edit may correct the parent and set `innkeeper.dev/skip-finalize: "true"`, which skips the plugin's
+    /// cleanup.
     pub const FINALIZER_REFUSED: &str = "FinalizerRefused";
-    /// The guest reports that the parent is invalid.
+    /// The plugin reports that the parent is invalid.
     ///
     /// Remedy: Correct the parent as the message says.
     pub const INVALID: &str = "Invalid";
-    /// The guest requests a retry.
+    /// The plugin requests a retry.
     ///
-    /// Remedy: Wait: the plugin waits for the state in the message.
+    /// Remedy: Wait: the message says what the plugin waits for.
     pub const RETRYING: &str = "Retrying";
-    /// The guest reports that it cannot work in this revision or with this configuration.
+    /// The plugin reports that it cannot work with this revision or configuration.
     ///
-    /// Remedy: Correct the configuration or the revision of the Plugin. The parent is tried again when an input of
-    /// the pass changes, these included, and at every resync.
+    /// Remedy: Correct the Plugin's configuration or revision. The host retries when any input changes, and at every
+    /// resync.
     pub const FATAL: &str = "Fatal";
-    /// The cache does not hold a kind that the pass needs yet.
+    /// A kind that the pass needs is not in the cache yet.
     ///
-    /// Remedy: Give the host the rights to list and watch the kind in the message (`innkeeper manifests` prints
-    /// them), or install its definition.
+    /// Remedy: Let the host list and watch the kind in the message (`innkeeper manifests` prints the role), or install
+    /// its CustomResourceDefinition.
     pub const WAITING_FOR_CACHE: &str = "WaitingForCache";
-    /// The parent is outside the plugin's selection.
+    /// The plugin does not select this parent.
     ///
-    /// Remedy: None is needed if it is intended; otherwise change the labels or `spec.parents`.
+    /// Remedy: None needed if intended. Otherwise change the labels or `spec.parents`.
     pub const NOT_SELECTED: &str = "NotSelected";
-    /// The Plugin of the parent does not serve, so no pass keeps the parent's children as desired.
+    /// The Plugin does not serve, so the parent's children are not reconciled.
     ///
-    /// Remedy: See the conditions of the Plugin; the parent is reconciled when it serves again.
+    /// Remedy: See the Plugin's conditions. The host continues once the Plugin serves.
     pub const PLUGIN_NOT_SERVING: &str = "PluginNotServing";
-    /// The Plugin of the parent was deleted, so no pass keeps the parent's children as desired.
+    /// The Plugin was deleted, so the parent's children are not reconciled.
     ///
-    /// Remedy: Create the Plugin again, or delete the parent. A parent in deletion waits for the finalizers in the
-    /// message.
+    /// Remedy: Create the Plugin again, or delete the parent. If the parent is being deleted, it waits for the
+    /// finalizers in the message.
     pub const PLUGIN_GONE: &str = "PluginGone";
-    /// An annotation on the parent pauses it.
+    /// An annotation pauses the parent.
     ///
     /// Remedy: Remove the annotation `innkeeper.dev/paused` to resume.
     pub const PAUSED: &str = "Paused";
-    /// A limit on answers, reads or output was exceeded.
+    /// The pass exceeded a limit on answers, reads or output.
     ///
-    /// Remedy: Raise the field of `spec.limits` in the message, or have the plugin read less.
+    /// Remedy: Raise the `spec.limits` field in the message, or make the plugin read less.
     pub const LIMIT_EXCEEDED: &str = "LimitExceeded";
-    /// The children of a large answer are being written.
+    /// The host is writing the children of a large answer.
     ///
-    /// Remedy: None is needed: the rest follows at once.
+    /// Remedy: None needed: the rest follows at once.
     pub const APPLYING: &str = "Applying";
     /// A rate limit delays the writes.
     ///
-    /// Remedy: Wait: the rest is written later. If it recurs, the plugin gives another answer in every pass, or
-    /// `spec.limits` is too low.
+    /// Remedy: Wait: the host writes the rest later. If it recurs, the plugin gives a different answer in every pass,
+    /// or `spec.limits` is too low.
     pub const THROTTLED: &str = "Throttled";
-    /// The plugin has made as many objects, or as many bytes, as it may.
+    /// The plugin reached its limit on objects or bytes.
     ///
-    /// Remedy: Delete parents, or raise the field of `spec.limits` in the message.
+    /// Remedy: Delete parents, or raise the `spec.limits` field in the message.
     pub const QUOTA_EXCEEDED: &str = "QuotaExceeded";
-    /// The cache has no room for all children of the parent, because objects in its namespace exceed the plugin's bound. The
-    /// children stay as they are. A Plugin has the reason in its condition `CacheFull`.
+    /// The cache has no room for all the parent's children, because objects in the namespace exceed the plugin's limit.
+    /// The children stay as they are. A Plugin shows it in the condition `CacheFull`.
     ///
-    /// Remedy: Delete objects with the plugin's label that nobody needs, or raise the field of `spec.limits` in the message.
+    /// Remedy: Delete unneeded objects with the plugin's label, or raise the `spec.limits` field in the message.
     pub const NAMESPACE_CACHE_FULL: &str = "NamespaceCacheFull";
-    /// Another field manager keeps changing a field that the plugin owns, or the status or the finalizer of the parent.
+    /// Another field manager keeps changing a field that the plugin owns, or the parent's status or finalizer.
     ///
-    /// Remedy: Stop the other field manager in the message from setting the field, or have the plugin leave it out. If
-    /// the message names another host, stop one of the two.
+    /// Remedy: Stop the field manager in the message from setting the field, or make the plugin omit it. If the message
+    /// names another host, stop one of the two.
     pub const FIELD_CONFLICT: &str = "FieldConflict";
-    /// A child is deleted again each time after the host has created it, so the host creates it less and less often.
+    /// Another client deletes a child each time the host creates it, so the host creates it less and less often.
     ///
-    /// Remedy: Stop the client that deletes it: a cleanup policy, another controller, or the
-    /// `ttlSecondsAfterFinished` of a Job, which the plugin has to leave out.
+    /// Remedy: Stop that client: a cleanup policy, another controller, or a Job's `ttlSecondsAfterFinished`, which the
+    /// plugin must omit.
     pub const CHILD_DELETED_AGAIN: &str = "ChildDeletedAgain";
-    /// Objects could be adopted, but the parent or the grants do not allow adoption.
+    /// Objects could be adopted, but the parent or the grants do not allow it.
     ///
-    /// Remedy: Annotate the parent with `innkeeper.dev/adopt: "true"` and set `adopt: true` in the grant of the kind,
+    /// Remedy: Annotate the parent with `innkeeper.dev/adopt: "true"` and set `adopt: true` in the grant for the kind,
     /// or rename the parent.
     pub const ADOPTION_PENDING: &str = "AdoptionPending";
     /// The Secret with the cluster's hash key is missing.
@@ -208,10 +205,10 @@ pub mod reason {
 
     /// `Ready=False`: at least one child is not ready.
     ///
-    /// Remedy: Look at the children in the message; the parent is Ready when they are.
+    /// Remedy: Check the children in the message. The parent becomes Ready when they do.
     pub const CHILDREN_NOT_READY: &str = "ChildrenNotReady";
-    /// `Ready=Unknown`: the host has not accepted any answer of the guest yet.
+    /// `Ready=Unknown`: the host has not accepted an answer from the plugin yet.
     ///
-    /// Remedy: See the condition Synced, which has the reason why the plugin has not answered.
+    /// Remedy: See the condition Synced for the reason.
     pub const NO_ANSWER_YET: &str = "NoAnswerYet";
 }
