@@ -112,7 +112,7 @@ pub(crate) fn restricted_editor(plane: &ControlPlane) -> User {
     eventually("the policy is in force", || {
         let probe = plugin("probe", json!({"grants": {}}));
         match editor.create(&probe) {
-            Err(error) if format!("{error:#}").contains("takes the verb grant") => Ok(()),
+            Err(error) if format!("{error:#}").contains("requires the verb grant") => Ok(()),
             Err(error) => Err(format!("{error:#}")),
             Ok(_) => {
                 admin.delete(PLUGIN, "probe").unwrap();
@@ -309,7 +309,7 @@ fn denied(result: Result<Value>, fields: &[&str]) {
     for field in fields {
         assert!(error.contains(&format!("spec.{field}")), "{error}");
     }
-    let message = "takes the verb grant on plugins.innkeeper.dev";
+    let message = "requires the verb grant on plugins.innkeeper.dev";
     assert!(error.contains(message), "{error}");
 }
 

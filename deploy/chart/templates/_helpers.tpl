@@ -1,9 +1,9 @@
-{{- /* The name of the host, its account, its roles and its lease. */ -}}
+{{- /* The name of the host, ServiceAccount, roles and Lease. */ -}}
 {{- define "innkeeper.name" -}}
 {{- .Values.fullnameOverride | default .Release.Name | trunc 50 | trimSuffix "-" -}}
 {{- end -}}
 
-{{- /* The labels by which the Deployment, the Service and the policies find the Pods; they never change. */ -}}
+{{- /* Labels with which Deployment, Service and policies select the Pods. They never change. */ -}}
 {{- define "innkeeper.selector" -}}
 app.kubernetes.io/name: innkeeper
 app.kubernetes.io/instance: {{ include "innkeeper.name" . }}
@@ -24,7 +24,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- end -}}
 
-{{- /* The binding of a role to the host's account. Takes a dictionary: root, kind, name, namespace. */ -}}
+{{- /* A role binding for the host's account. Takes a dictionary: root, kind, name, namespace. */ -}}
 {{- define "innkeeper.binding" -}}
 apiVersion: rbac.authorization.k8s.io/v1
 kind: {{ .kind }}Binding
@@ -45,14 +45,14 @@ subjects:
   namespace: {{ .root.Release.Namespace }}
 {{- end -}}
 
-{{- /* The scheme of probes and scrapers. The kubelet does not verify the certificate. */ -}}
+{{- /* The scheme for probes and scrapers. The kubelet does not verify the certificate. */ -}}
 {{- define "innkeeper.scheme" -}}
 {{- if .Values.metrics.secure -}}
 scheme: HTTPS
 {{- end -}}
 {{- end -}}
 
-{{- /* The Secret with the certificate, if there is one. */ -}}
+{{- /* The Secret with the certificate, if any. */ -}}
 {{- define "innkeeper.certificate" -}}
 {{- if .Values.metrics.secure -}}
 {{- .Values.metrics.certificateSecret -}}
