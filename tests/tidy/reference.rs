@@ -202,36 +202,64 @@ fn after_help(command: &Command, heading: &str) -> Vec<String> {
     lines.map(|line| line.trim().to_owned()).collect()
 }
 
-fn section(command: &Command) -> String {
-    let name = command.get_name();
-    let mut text = format!("## innkeeper {name}\n\n{}\n\n", about(command));
-    let examples = after_help(command, "Examples:").join("\n");
-    writeln!(text, "```text\n{examples}\n```\n").expect(TAKES_ANY_TEXT);
-    let shown = |arg: &&Arg| {
+/// The flags of a command that its help shows.
+fn flags(command: &Command) -> impl Iterator<Item = &Arg> {
+    let is_shown = |arg: &&Arg| {
         !arg.is_hide_set()
             && arg.get_id() != "help"
             && arg.get_id() != "version"
             && !arg.is_global_set()
     };
-    let mut headings: Vec<Option<&str>> = Vec::new();
-    for arg in command.get_arguments().filter(shown) {
-        let heading = arg.get_help_heading();
-        if !headings.contains(&heading) {
-            headings.push(heading);
+    command.get_arguments().filter(is_shown)
+}
+
+fn row(arg: &Arg) -> [String; 2] {
+    [cell(&flag(arg)), help(arg)]
+}
+
+/// Returns the rows of flags that at least three commands have.
+fn shared_rows(commands: &[&Command]) -> Vec<[String; 2]> {
+    let mut counts: Vec<([String; 2], usize)> = Vec::new();
+    let named = commands
+        .iter()
+        .copied()
+        .flat_map(flags)
+        .filter(|arg| arg.get_long().is_some());
+    for row in named.map(row) {
+        match counts.iter_mut().find(|(other, _)| *other == row) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((row, 1)),
         }
     }
-    for heading in headings {
-        let rows = command
-            .get_arguments()
-            .filter(shown)
-            .filter(|arg| arg.get_help_heading() == heading)
-            .map(|arg| [cell(&flag(arg)), help(arg)]);
-        writeln!(
-            text,
-            "{}",
-            table([heading.unwrap_or("flag"), "effect"], rows)
-        )
-        .expect(TAKES_ANY_TEXT);
+    counts.retain(|(_, count)| *count > 2);
+    counts.into_iter().map(|(row, _)| row).collect()
+}
+
+fn section(command: &Command, shared: &[[String; 2]]) -> String {
+    let name = command.get_name();
+    let mut text = format!("## innkeeper {name}\n\n{}\n\n", about(command));
+    let examples = after_help(command, "Examples:").join("\n");
+    writeln!(text, "```text\n{examples}\n```\n").expect(TAKES_ANY_TEXT);
+    let mut tables: Vec<(Option<&str>, Vec<[String; 2]>)> = Vec::new();
+    let mut others: Vec<String> = Vec::new();
+    for arg in flags(command) {
+        let row = row(arg);
+        let heading = arg.get_help_heading();
+        if shared.contains(&row) {
+            others.extend(row.into_iter().next());
+        } else if let Some((_, rows)) = tables.iter_mut().find(|(other, _)| *other == heading) {
+            rows.push(row);
+        } else {
+            tables.push((heading, vec![row]));
+        }
+    }
+    for (heading, rows) in tables {
+        let table = table([heading.unwrap_or("flag"), "effect"], rows);
+        writeln!(text, "{table}").expect(TAKES_ANY_TEXT);
+    }
+    if !others.is_empty() {
+        let others = others.join(", ");
+        writeln!(text, "[Shared flags](#shared-flags): {others}.\n").expect(TAKES_ANY_TEXT);
     }
     text
 }
@@ -245,17 +273,20 @@ fn the_page_of_the_command_line_is_up_to_date() {
         [format!("[`{name}`](#innkeeper-{name})"), about(command)]
     });
     let mut body = table(["command", "purpose"], rows);
-    let log = cli
-        .get_arguments()
-        .filter(|arg| arg.is_global_set())
-        .map(|arg| [cell(&flag(arg)), help(arg)]);
+    let log = cli.get_arguments().filter(|arg| arg.is_global_set());
+    let log = log.map(|arg| [cell(&flag(arg)), help(arg)]);
+    let shared = shared_rows(&commands);
     write!(
         body,
-        "\nEvery command accepts these flags:\n\n{}\n",
-        table(["flag", "effect"], log)
+        "\nEvery command accepts these flags:\n\n{}\n## Shared flags\n\nSeveral commands accept these. `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` apply to registries.\n\n{}\n",
+        table(["flag", "effect"], log),
+        table(["flag", "effect"], shared.clone())
     )
     .expect(TAKES_ANY_TEXT);
-    body.extend(commands.into_iter().map(section));
+    let sections = commands
+        .into_iter()
+        .map(|command| section(command, &shared));
+    body.extend(sections);
     let opening = "All commands with flags, defaults and environment variables, as `innkeeper COMMAND --help` prints them. See also [exit codes](exit-codes.md).";
     check("command-line.md", "Command line", opening, &body);
 }
