@@ -183,7 +183,7 @@ impl Existing {
         assert!(definitions.contains("memcacheds"), "{definitions}");
         let (succeeded, text) = self.quickstart(&["--once"]);
         assert!(!succeeded, "{text}");
-        let why = "the cluster has definitions of the plugins already";
+        let why = "the plugins' CRDs are already installed";
         assert!(text.contains(why), "{text}");
         assert!(text.contains("memcacheds.cache.example.com"), "{text}");
         assert!(!self.names(&["namespaces"]).contains(SPACE));
@@ -197,7 +197,7 @@ impl Existing {
         let parent = root().join("examples/memcached/01-article.yaml");
         self.kubectl(&["create", "--filename", parent.to_str().unwrap()]);
         let (succeeded, text) = self.quickstart(&["--remove"]);
-        assert!(succeeded && text.contains("the definitions stay"), "{text}");
+        assert!(succeeded && text.contains("the CRDs stay"), "{text}");
         assert_eq!(self.names(&["memcacheds"]).lines().count(), 1);
         self.kubectl(&["delete", "namespace", MARK, "--ignore-not-found"]);
         self.kubectl(&["delete", "crd", "memcacheds.cache.example.com"]);
