@@ -100,7 +100,7 @@ fn the_members_start_after_their_record_and_claims() {
     let position = |line: &str| {
         writes
             .iter()
-            .position(|it| it == line)
+            .position(|write| write == line)
             .unwrap_or_else(|| panic!("no {line:?} in {writes:#?}"))
     };
     let members = position("patch statefulsets.apps demo 201");
@@ -340,8 +340,10 @@ fn finish(site: &Site, name: &str, result: &str) {
     });
     let pods = site.kind("v1", "Pod");
     let user = site.plane.user();
-    let found = user.list(pods, &format!("batch.kubernetes.io/job-name={name}"));
-    let mut pod = found.expect("Pods can be listed").remove(0);
+    let mut pod = user
+        .list(pods, &format!("batch.kubernetes.io/job-name={name}"))
+        .expect("Pods can be listed")
+        .remove(0);
     let mut statuses = pod["status"]["containerStatuses"].take();
     statuses[0]["state"]["terminated"]["message"] = result.into();
     let pod = pod["metadata"]["name"].as_str().unwrap().to_owned();
@@ -362,7 +364,9 @@ fn a_member_that_lost_its_data_is_replaced() {
     });
     let_wait(site.plane.user(), &site.namespace, "demo-2");
     let url = |ordinal: u8| format!("https://demo-{ordinal}.demo.{}.svc:2380", site.namespace);
-    let members: Vec<String> = (0..3).map(|it| format!("a{it} {}", url(it))).collect();
+    let members: Vec<String> = (0..3)
+        .map(|number| format!("a{number} {}", url(number)))
+        .collect();
     finish(&site, "demo-survey-0", &members.join("\n"));
     site.wait(
         "the removal names the identity",
@@ -407,8 +411,11 @@ fn a_cluster_in_memory_survives_the_deletion_of_any_pod() {
             pod["metadata"]["uid"] != before && pod["status"]["phase"] == "Running"
         });
         let_wait(site.plane.user(), &site.namespace, &name);
-        let url = |it: u8| format!("https://memory-{it}.memory.{}.svc:2380", site.namespace);
-        let members: Vec<String> = (0..3).map(|it| format!("a{it} {}", url(it))).collect();
+        let url =
+            |number: u8| format!("https://memory-{number}.memory.{}.svc:2380", site.namespace);
+        let members: Vec<String> = (0..3)
+            .map(|number| format!("a{number} {}", url(number)))
+            .collect();
         finish(
             &site,
             &format!("memory-survey-{sequence}"),
@@ -452,18 +459,20 @@ fn the_production_example_lets_prometheus_find_all_members() {
     let slices = site.kind("discovery.k8s.io/v1", "EndpointSlice");
     let of_service = "kubernetes.io/service-name=production";
     eventually("the Service has the metrics of five members", || {
-        let found = site.plane.user().list(slices, of_service).unwrap();
+        let endpoint_slices = site.plane.user().list(slices, of_service).unwrap();
         let is_metrics = |slice: &&Value| {
             let ports = slice["ports"].as_array().into_iter().flatten();
             ports
                 .clone()
-                .any(|it| it["name"] == port && it["port"] == 2381)
+                .any(|entry| entry["name"] == port && entry["port"] == 2381)
         };
-        let members = found.iter().filter(is_metrics);
-        let members = members.filter_map(|slice| slice["endpoints"].as_array());
+        let members = endpoint_slices
+            .iter()
+            .filter(is_metrics)
+            .filter_map(|slice| slice["endpoints"].as_array());
         match members.map(Vec::len).sum() {
             5 => Ok(()),
-            count => Err(format!("{count} members: {found:?}")),
+            count => Err(format!("{count} members: {endpoint_slices:?}")),
         }
     });
 }
@@ -477,8 +486,8 @@ fn a_cluster_with_certificates_of_cert_manager_waits_for_their_secrets() {
     let names = ["issued-peer-tls", "issued-server-tls", "issued-client-tls"];
     for name in names {
         let certificate = ("cert-manager.io/v1", "Certificate", name);
-        site.wait("a Certificate appears", certificate, |it| {
-            it["spec"]["secretName"] == name
+        site.wait("a Certificate appears", certificate, |object| {
+            object["spec"]["secretName"] == name
         });
     }
     site.wait("the parent tells of the Secrets", parent, |parent| {

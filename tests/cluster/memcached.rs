@@ -86,8 +86,10 @@ fn an_edited_owned_field_is_repaired_and_a_foreign_field_stays() {
 }
 
 fn is_whole(deployment: &Value) -> bool {
-    let entries = deployment["metadata"]["managedFields"].as_array();
-    let mut entries = entries.into_iter().flatten();
+    let mut entries = deployment["metadata"]["managedFields"]
+        .as_array()
+        .into_iter()
+        .flatten();
     deployment["spec"]["replicas"] == 3
         && deployment["metadata"]["labels"]["app.kubernetes.io/name"].is_string()
         && deployment["metadata"]["labels"]["innkeeper.dev/plugin"] == "memcached"
@@ -118,8 +120,10 @@ fn one_write_restores_a_field_however_it_was_lost() {
             "metadata": { "name": DEPLOYMENT.2, "namespace": site.namespace },
             "spec": { "replicas": 1 },
         });
-        let user = site.plane.user();
-        user.apply_as("another-manager", &deployment).unwrap();
+        site.plane
+            .user()
+            .apply_as("another-manager", &deployment)
+            .unwrap();
     };
     check_repaired(&site, force, &[updated]);
     let merge = |metadata: Value| {
@@ -132,8 +136,8 @@ fn one_write_restores_a_field_however_it_was_lost() {
     // Without the host's label the child is invisible to the host, and only the refused create
     // reveals that it exists.
     let hide = || merge(json!({ "labels": { "innkeeper.dev/plugin": null } }));
-    let found = "patch deployments.apps example-memcached 409";
-    check_repaired(&site, hide, &[found, updated]);
+    let conflict = "patch deployments.apps example-memcached 409";
+    check_repaired(&site, hide, &[conflict, updated]);
 }
 
 #[test]

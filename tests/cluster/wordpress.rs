@@ -83,7 +83,7 @@ fn the_passwords_are_made_once_and_stay_out_of_the_pods() {
     let root = environment.as_array().unwrap();
     let root = root
         .iter()
-        .find(|it| it["name"] == "MYSQL_ROOT_PASSWORD")
+        .find(|variable| variable["name"] == "MYSQL_ROOT_PASSWORD")
         .expect("the database is given its root password");
     assert!(root["value"].is_null(), "{root}");
     assert_eq!(
@@ -111,7 +111,7 @@ fn the_site_waits_for_its_database() {
     let position = |line: &str| {
         writes
             .iter()
-            .position(|it| it == line)
+            .position(|write| write == line)
             .unwrap_or_else(|| panic!("no {line:?} in {writes:#?}"))
     };
     let database = position("patch statefulsets.apps example-wordpress-mysql 201");
@@ -237,8 +237,11 @@ fn code_of_tenants_is_refused_by_default() {
     let refused = site.wait("the parent is refused", PARENT, |parent| {
         reason(parent, "Synced") == "Invalid"
     });
-    let said = condition(&refused, "Synced").unwrap();
-    assert!(said.contains("spec.configExtra: it is PHP code"), "{said}");
+    let message = condition(&refused, "Synced").unwrap();
+    assert!(
+        message.contains("spec.configExtra: it is PHP code"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -453,9 +456,9 @@ fn a_site_cannot_wait_for_the_passwords_of_a_later_site() {
     site.apply_example("examples/wordpress/01-article.yaml");
     site.wait_ready(PARENT);
     let refused = |parent: &Value| {
-        condition(parent, "Synced").is_some_and(|it| {
-            it.contains(
-                "Secret example-wordpress-mysql belongs to another parent: annotate it with \
+        condition(parent, "Synced").is_some_and(|message| {
+            message.contains(
+                "Secret example-wordpress-mysql belongs to another parent: annotate message with \
                  innkeeper.dev/shared-with: Wordpress.example.com/thief",
             )
         })

@@ -24,7 +24,7 @@ fn refuse(site: &Site) {
     let classes = "request.resource.resource != 'ingresses' || !has(object.spec.ingressClassName) \
                    || object.spec.ingressClassName != 'refused'";
     let validations: Vec<Value> = [names, classes]
-        .map(|it| json!({ "expression": it, "message": "the administrator refuses it" }))
+        .map(|rule| json!({ "expression": rule, "message": "the administrator refuses it" }))
         .into();
     let name = &site.namespace;
     let selector = json!({ "matchLabels": { "kubernetes.io/metadata.name": name } });
@@ -80,17 +80,17 @@ fn a_site_with_a_refused_child_is_not_ready() {
         });
         site.plane.user().apply(&parent).unwrap();
     }
-    let kept = ("example.com/v1", "Wordpress", "keep-ingresses");
-    site.wait_ready(kept);
+    let target = ("example.com/v1", "Wordpress", "keep-ingresses");
+    site.wait_ready(target);
     let class = json!({ "ingress": { "className": "refused" } });
-    site.merge(kept, &json!({ "spec": class }));
+    site.merge(target, &json!({ "spec": class }));
     let targets = table
         .iter()
         .map(|(name, _)| ("example.com/v1", "Wordpress", *name));
     for target in targets.clone() {
         site.wait("the refusal is told", target, |parent| {
-            let synced = condition(parent, "Synced");
-            synced.is_some_and(|it| it.contains("the administrator refuses it"))
+            condition(parent, "Synced")
+                .is_some_and(|message| message.contains("the administrator refuses it"))
                 && condition_status(parent, "Ready") == "False"
                 && (!target.2.ends_with("ingresses")
                     || reason(parent, "Degraded") == "ChildNotApplied")
@@ -135,9 +135,9 @@ fn a_site_without_room_for_its_pods_tells_it() {
         site.wait("the cause is told", PARENT, |parent| {
             reason(parent, "Degraded") == cause
                 && condition_status(parent, "Ready") == "False"
-                && ["Ready", "Degraded"]
-                    .iter()
-                    .all(|it| condition(parent, it).is_some_and(|it| it.contains(words)))
+                && ["Ready", "Degraded"].iter().all(|type_| {
+                    condition(parent, type_).is_some_and(|message| message.contains(words))
+                })
         });
     }
 }

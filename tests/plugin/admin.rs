@@ -47,8 +47,9 @@ fn livez_answers_while_idle_clients_use_up_all_descriptors() {
     // Before that, the host reads the certificates of the system, and without a descriptor for them it ends.
     eventually("the host has made its clients", || {
         let log = host.log().unwrap_or_default();
-        let is_waiting = log.contains("waiting for the API server");
-        is_waiting.then_some(()).ok_or(log)
+        log.contains("waiting for the API server")
+            .then_some(())
+            .ok_or(log)
     });
     let connect = |_| TcpStream::connect(address).ok();
     let idle: Vec<TcpStream> = (0..5 * DESCRIPTORS).map_while(connect).collect();

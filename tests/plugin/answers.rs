@@ -61,16 +61,21 @@ fn render(directory: &TempDir, behaviour: &str) -> Output {
 #[track_caller]
 fn check_rejected(behaviour: &str, reason: &str, text: &str) {
     let output = render(directory(), behaviour);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(REJECTED), "{said}");
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let (kind, message) = (&told["fault"]["kind"], &told["fault"]["message"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(REJECTED), "{stderr}");
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let kind = &answer["fault"]["kind"];
+    let message = &answer["fault"]["message"];
     assert_eq!(*kind, reason, "{message}");
     let message = message.as_str().unwrap();
     assert!(message.contains(text), "{message}");
     // The message has to fit into a condition of the parent.
     assert!(message.len() < 4096, "{}", message.len());
-    assert_eq!(told["children"], json!([]), "no part of the answer is used");
+    assert_eq!(
+        answer["children"],
+        json!([]),
+        "no part of the answer is used"
+    );
 }
 
 /// One test for each behaviour: test name, behaviour, reason of the condition, text in its message.

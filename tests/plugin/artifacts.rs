@@ -82,8 +82,10 @@ fn a_pushed_plugin_can_be_pulled_by_tag_and_by_digest() {
         fs::remove_file(file).unwrap();
     }
 
-    let (tagged, none) = (registry.reference(":1"), format!("@{NO_DIGEST}"));
-    let (missing, other) = (registry.reference(":2"), registry.reference(&none));
+    let tagged = registry.reference(":1");
+    let none = format!("@{NO_DIGEST}");
+    let missing = registry.reference(":2");
+    let other = registry.reference(&none);
     for (arguments, code, texts) in [
         (
             &["pull", &tagged, "--digest", NO_DIGEST][..],
@@ -155,12 +157,12 @@ fn innkeeper_pulls_an_artifact_pushed_by_oras() {
         let reference = registry.reference(version);
         let push = ["push", "--plain-http", &reference];
         oras.run(&[&push[..], how].concat()).unwrap();
-        let found = oras.run(&["resolve", "--plain-http", &reference]).unwrap();
-        for version in [version, &format!("@{}", found.trim())] {
+        let digest = oras.run(&["resolve", "--plain-http", &reference]).unwrap();
+        for version in [version, &format!("@{}", digest.trim())] {
             let reference = registry.reference(version);
             let pull = ["pull", &reference, "--insecure", "--to", "back.wasm"];
             let pulled = said(&innkeeper, &pull);
-            assert_eq!(pulled["manifestDigest"], found.trim());
+            assert_eq!(pulled["manifestDigest"], digest.trim());
             let file = fs::read(innkeeper.directory().join("back.wasm")).unwrap();
             assert_eq!(file, plugin());
         }

@@ -24,13 +24,16 @@ fn innkeeper(arguments: &[&str]) -> Output {
 
 /// The target directory of the guests, which already has their dependencies compiled.
 fn target_dir() -> PathBuf {
-    let guests = path_from_env("INNKEEPER_GUESTS").expect("the guests are built");
-    guests.with_file_name("wasm")
+    path_from_env("INNKEEPER_GUESTS")
+        .expect("the guests are built")
+        .with_file_name("wasm")
 }
 
 fn build(directory: &Path, out: &Path, target: &Path, more: &[&str]) -> Output {
     let text = |path: &Path| path.to_str().expect("paths are text").to_owned();
-    let (directory, out, target) = (text(directory), text(out), text(target));
+    let directory = text(directory);
+    let out = text(out);
+    let target = text(target);
     let fixed = ["build", &directory, "--out", &out, "--target-dir", &target];
     innkeeper(&[&fixed[..], more].concat())
 }
@@ -56,12 +59,12 @@ fn a_component_carries_its_description_and_builds_are_reproducible() {
     assert_eq!(fs::read_dir(out.path()).unwrap().count(), 1);
 
     let inspected = innkeeper(&["inspect", file.to_str().unwrap(), "-o", "json"]);
-    let seen: Value = serde_json::from_slice(&inspected.stdout).unwrap();
-    assert_eq!(seen["digest"], first["digest"]);
-    assert_eq!(seen["embedded"], true);
-    assert_eq!(seen["plugin"]["name"], "memcached");
-    let settings = &seen["plugin"]["configSchema"]["properties"];
-    assert_eq!(settings["assignUser"]["type"], "boolean", "{seen}");
+    let description: Value = serde_json::from_slice(&inspected.stdout).unwrap();
+    assert_eq!(description["digest"], first["digest"]);
+    assert_eq!(description["embedded"], true);
+    assert_eq!(description["plugin"]["name"], "memcached");
+    let settings = &description["plugin"]["configSchema"]["properties"];
+    assert_eq!(settings["assignUser"]["type"], "boolean", "{description}");
 
     let again = tempfile::tempdir().unwrap();
     let second = built(&build(&root(), again.path(), &target_dir(), &GUEST));
@@ -78,8 +81,8 @@ fn the_plugins_of_the_setup_carry_their_descriptions() {
     for name in ["memcached", "wordpress", "etcd", "backup"] {
         let file = guests.join(format!("{name}.wasm"));
         let inspected = innkeeper(&["inspect", file.to_str().unwrap(), "-o", "json"]);
-        let seen: Value = serde_json::from_slice(&inspected.stdout).unwrap();
-        assert_eq!(seen["embedded"], true, "{name}");
+        let description: Value = serde_json::from_slice(&inspected.stdout).unwrap();
+        assert_eq!(description["embedded"], true, "{name}");
     }
 }
 
@@ -93,7 +96,8 @@ fn elsewhere(digest: &Value) {
         .output()
         .unwrap();
     for path in String::from_utf8(listed.stdout).unwrap().lines() {
-        let (from, to) = (root().join(path), copy.path().join(path));
+        let from = root().join(path);
+        let to = copy.path().join(path);
         fs::create_dir_all(to.parent().unwrap()).unwrap();
         fs::copy(from, to).unwrap();
     }

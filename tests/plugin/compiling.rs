@@ -34,8 +34,9 @@ fn host() -> PathBuf {
 }
 
 fn guest(name: &str) -> PathBuf {
-    let guests = path_from_env("INNKEEPER_TEST_GUESTS").expect("the guests are built");
-    guests.join(format!("{name}.wasm"))
+    path_from_env("INNKEEPER_TEST_GUESTS")
+        .expect("the guests are built")
+        .join(format!("{name}.wasm"))
 }
 
 /// A child process; dropping the value kills it.
@@ -90,8 +91,13 @@ fn the_compiler_limits_and_confines_itself_before_it_reads_its_input() {
         ("Max core file size", "0 "),
         ("Max address space", "2147483648 "),
     ] {
-        let line = limits.lines().find(|line| line.starts_with(limit));
-        let value = line.unwrap().split_at(limit.len()).1.trim_start();
+        let value = limits
+            .lines()
+            .find(|line| line.starts_with(limit))
+            .unwrap()
+            .split_at(limit.len())
+            .1
+            .trim_start();
         assert!(value.starts_with(soft), "{limits}");
     }
     let score = fs::read_to_string(process.path("oom_score_adj")).unwrap();
@@ -116,10 +122,10 @@ fn compile(bytes: &[u8], bounds: [&str; 3]) -> Output {
     std::io::Seek::rewind(&mut input).unwrap();
     let output = tempfile::NamedTempFile::new().unwrap();
     command.stdin(input).stdout(output.reopen().unwrap());
-    let mut ended = command.stderr(Stdio::piped()).spawn().unwrap();
-    let status = ended.wait().unwrap();
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let status = child.wait().unwrap();
     let mut stderr = Vec::new();
-    std::io::Read::read_to_end(&mut ended.stderr.take().unwrap(), &mut stderr).unwrap();
+    std::io::Read::read_to_end(&mut child.stderr.take().unwrap(), &mut stderr).unwrap();
     Output {
         status,
         stdout: fs::read(output.path()).unwrap(),
@@ -215,9 +221,9 @@ impl Case {
         let Ok(entries) = fs::read_dir(self.directory.path().join("cache")) else {
             return Vec::new();
         };
-        let mut kept: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
-        kept.sort();
-        kept
+        let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        files
     }
 }
 
@@ -230,9 +236,10 @@ fn a_host_caches_compiled_code_read_only() {
     let case = Case::of(&fs::read(guest("garbage")).unwrap());
     let host = case.start();
     let code = eventually("the plugin is compiled", || {
-        let kept = case.kept();
-        let code = kept.into_iter().find(|path| has_ending(path, "cwasm"));
-        code.ok_or_else(|| host.log().unwrap())
+        case.kept()
+            .into_iter()
+            .find(|path| has_ending(path, "cwasm"))
+            .ok_or_else(|| host.log().unwrap())
     });
     eventually("the host logs the confinement", || {
         let log = host.log().unwrap();
@@ -258,11 +265,11 @@ fn a_host_refuses_a_component_that_exhausts_the_compiler_and_caches_the_verdict(
         ] {
             assert!(log.contains(part), "{log}");
         }
-        let kept = case.kept();
-        let [verdict] = &*kept else {
-            panic!("{kept:?}");
+        let files = case.kept();
+        let [verdict] = &*files else {
+            panic!("{files:?}");
         };
-        assert!(has_ending(verdict, "refused"), "{kept:?}");
+        assert!(has_ending(verdict, "refused"), "{files:?}");
         found_at.push(fs::metadata(verdict).unwrap().modified().unwrap());
     }
     assert_eq!(found_at[0], found_at[1], "it was compiled again");
@@ -286,20 +293,28 @@ fn a_host_that_cannot_write_compiled_code_ends_and_blames_no_plugin() {
     case.options.limits.clear();
     let host = case.start();
     eventually("the plugin is compiled", || {
-        let kept = case.kept();
-        let is_made = kept.iter().any(|path| has_ending(path, "cwasm"));
-        is_made.then_some(()).ok_or_else(|| host.log().unwrap())
+        case.kept()
+            .iter()
+            .any(|path| has_ending(path, "cwasm"))
+            .then_some(())
+            .ok_or_else(|| host.log().unwrap())
     });
 }
 
 /// The child processes of a process.
 fn children(parent: u32) -> Vec<u32> {
     let path = format!("/proc/{parent}/task");
-    let tasks = fs::read_dir(path).into_iter().flatten().flatten();
-    let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    let lists = fs::read_dir(path)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
     let lists: Vec<String> = lists.collect();
-    let numbers = lists.iter().flat_map(|list| list.split_whitespace());
-    numbers.filter_map(|number| number.parse().ok()).collect()
+    lists
+        .iter()
+        .flat_map(|list| list.split_whitespace())
+        .filter_map(|number| number.parse().ok())
+        .collect()
 }
 
 /// The kernel sends no signal for a death before the process has asked for it.
@@ -312,10 +327,10 @@ fn a_compiler_whose_host_ended_before_its_start_ends() {
         .arg(format!("--host-process={another}"));
     // Its input never comes.
     command.stdin(Stdio::piped()).stderr(Stdio::piped());
-    let mut ended = command.spawn().unwrap();
-    let status = eventually("it ends", || ended.try_wait().unwrap().ok_or("it runs"));
+    let mut child = command.spawn().unwrap();
+    let status = eventually("it ends", || child.try_wait().unwrap().ok_or("it runs"));
     let mut stderr = String::new();
-    let mut words = ended.stderr.take().unwrap();
+    let mut words = child.stderr.take().unwrap();
     std::io::Read::read_to_string(&mut words, &mut stderr).unwrap();
     assert_eq!(status.code(), Some(1), "{stderr}");
     assert!(
@@ -344,8 +359,7 @@ fn a_compiler_inherits_no_secret_of_its_host_and_ends_with_it() {
     let mut host = spawn_bound(command).unwrap();
     let parent = host.id();
     let child = eventually("a process compiles", || {
-        let found = children(parent).first().copied();
-        found.ok_or("there is none")
+        children(parent).first().copied().ok_or("there is none")
     });
     assert!(descriptors(parent).contains(&"7".to_owned()));
     let path = |name: &str| Path::new("/proc").join(child.to_string()).join(name);

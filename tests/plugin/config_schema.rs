@@ -64,9 +64,9 @@ fn inspect_refuses_a_schema_outside_of_the_accepted_form_with_its_path_and_the_r
         ),
     ] {
         let output = inspect(&schema);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(FINDING), "{said}");
-        assert!(said.contains(problem), "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(FINDING), "{stderr}");
+        assert!(stderr.contains(problem), "{stderr}");
     }
     let output = inspect(&json!({"properties": {"a": {"type": "string", "pattern": "^a"}}}));
     assert!(output.status.success(), "{output:?}");
@@ -84,8 +84,10 @@ fn the_confined_process_finds_the_problems_of_a_configuration() {
     let started = Instant::now();
     configure(json!({"replicas": 1})).unwrap();
     assert!(started.elapsed() < Duration::from_secs(10));
-    let error = configure(json!({"replicas": 0, "x": 1})).err().unwrap();
-    let text = error.to_string();
+    let text = configure(json!({"replicas": 0, "x": 1}))
+        .err()
+        .unwrap()
+        .to_string();
     assert!(text.contains("/replicas: 0 is less than"), "{text}");
     assert!(text.contains("'x'"), "{text}");
 }

@@ -37,8 +37,12 @@ pub(crate) fn fixture(name: &str) -> String {
 pub(crate) fn cosign() -> (Client, String) {
     let cosign = Client::cosign().unwrap();
     cosign.run(&["generate-key-pair"]).unwrap();
-    let key = cosign.directory().join("cosign.pub");
-    let key = key.to_str().unwrap().to_owned();
+    let key = cosign
+        .directory()
+        .join("cosign.pub")
+        .to_str()
+        .unwrap()
+        .to_owned();
     (cosign, key)
 }
 
@@ -47,11 +51,14 @@ pub(crate) fn check_cosign(cosign: &Client, reference: &str, key: &str, is_signe
     let key = format!("--key={key}");
     let verify = [&VERIFY[..], &[&key, reference]].concat();
     let output = cosign.output(&verify).unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.success(), is_signed, "{said}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.success(), is_signed, "{stderr}");
     if !is_signed {
         let expected = ["no matching signatures", "no signatures found"];
-        assert!(expected.iter().any(|it| said.contains(it)), "{said}");
+        assert!(
+            expected.iter().any(|text| stderr.contains(text)),
+            "{stderr}"
+        );
     }
 }
 
@@ -86,13 +93,12 @@ fn innkeeper_verifies_a_signature_of_cosign() {
         let registry = Registry::start().unwrap();
         let pushed = push(&innkeeper, &registry, &["--insecure"]);
         let manifest = pushed["manifestDigest"].as_str().unwrap();
-        let (tagged, pinned) = (
-            registry.reference(":1"),
-            registry.reference(&format!("@{manifest}")),
-        );
+        let tagged = registry.reference(":1");
+        let pinned = registry.reference(&format!("@{manifest}"));
         let verify = |key: &str| -> Vec<String> {
-            let words = ["verify", &tagged, "--insecure", "--key", key];
-            words.map(str::to_owned).to_vec()
+            ["verify", &tagged, "--insecure", "--key", key]
+                .map(str::to_owned)
+                .to_vec()
         };
         let none = ["no signature found"];
         check_refused(&innkeeper, &verify(&public), 3, &none);

@@ -48,7 +48,7 @@ fn check_members(world: &World, size: usize) {
     let listed = world.etcdctl(&["member", "list"]).unwrap();
     let started = listed
         .lines()
-        .filter(|it| it.contains(", started, "))
+        .filter(|line| line.contains(", started, "))
         .count();
     assert_eq!((listed.lines().count(), started), (size, size), "{listed}");
 }
@@ -77,7 +77,7 @@ fn uids(world: &World) -> Vec<&Value> {
     world
         .pods
         .values()
-        .map(|it| &it.object["metadata"]["uid"])
+        .map(|pod| &pod.object["metadata"]["uid"])
         .collect()
 }
 
@@ -124,7 +124,7 @@ fn an_edit_with_a_member_down_keeps_the_quorum() {
     assert_eq!(uids(&world), before.iter().collect::<Vec<_>>());
     world.away.clear();
     world.until_ready();
-    assert!(uids(&world).iter().all(|it| !before.contains(it)));
+    assert!(uids(&world).iter().all(|uid| !before.contains(uid)));
     check_members(&world, 3);
     check_first(&world, 3);
 }
@@ -202,7 +202,10 @@ fn a_replacement_survives_the_loss_of_the_record_at_each_step() {
         let mut world = formed(spec(3, V36));
         world.lose_disk(2);
         world.until("the step begins", |world| {
-            world.operations.last().is_some_and(|it| it.contains(step))
+            world
+                .operations
+                .last()
+                .is_some_and(|operation| operation.contains(step))
         });
         world.lose_record();
         world.step();
@@ -230,7 +233,7 @@ fn a_cluster_in_memory_survives_the_deletion_of_each_pod_and_a_roll_out() {
     memory["snapshotCount"] = json!(5000);
     world.edit(memory);
     world.until_ready();
-    assert!(uids(&world).iter().all(|it| !before.contains(it)));
+    assert!(uids(&world).iter().all(|uid| !before.contains(uid)));
     check_members(&world, 3);
     check_first(&world, 3);
 }
@@ -339,7 +342,7 @@ fn a_founder_that_comes_late_joins() {
     let mut world = World::new(late);
     world.away.insert(1);
     world.until("two founders are ready", |world| {
-        world.pods.values().filter(|it| it.is_ready).count() == 2
+        world.pods.values().filter(|pod| pod.is_ready).count() == 2
     });
     world.skip(Duration::from_mins(1));
     world.until("the cluster is formed", |world| {
@@ -388,7 +391,7 @@ fn a_full_database_is_enlarged_and_the_alarm_disarmed() {
     inspect(&mut world, "NotDegraded");
     let value = "v".repeat(100_000);
     let full = (0..100).find_map(|at| world.etcdctl(&["put", &format!("fill-{at}"), &value]).err());
-    assert!(full.is_some_and(|it| it.contains("database space exceeded")));
+    assert!(full.is_some_and(|error| error.contains("database space exceeded")));
     let alarms = world.etcdctl(&["alarm", "list"]).unwrap();
     assert!(alarms.contains("NOSPACE"), "{alarms}");
     inspect(&mut world, "NoSpace");

@@ -79,8 +79,8 @@ impl Case {
             .collect();
         assert_eq!(refusals.len(), 1, "{log}");
         assert_eq!(refusals[0]["file"], *self.file.to_string_lossy());
-        let said = refusals[0]["error"].as_str().unwrap_or_default();
-        assert!(said.contains(problem), "{said}");
+        let message = refusals[0]["error"].as_str().unwrap_or_default();
+        assert!(message.contains(problem), "{message}");
         assert!(log.contains("none of the 1 plugins can be served"), "{log}");
     }
 
@@ -145,8 +145,9 @@ fn texts(output: &Output) -> (String, String) {
 }
 
 fn test_guest(name: &str) -> PathBuf {
-    let guests = path_from_env("INNKEEPER_TEST_GUESTS").expect("the guests are built");
-    guests.join(name)
+    path_from_env("INNKEEPER_TEST_GUESTS")
+        .expect("the guests are built")
+        .join(name)
 }
 
 fn copy(file: &Path) -> Case {
@@ -245,14 +246,16 @@ fn ends_at_once_without_a_usable_plugin() {
 
 /// Runs a host with a usable plugin and these arguments until it ends.
 fn ended_run(arguments: &[&str]) -> (Option<i32>, String) {
-    let case = copy(&test_guest("unruly.wasm"));
-    case.run_with(arguments)
+    copy(&test_guest("unruly.wasm")).run_with(arguments)
 }
 
 #[test]
 fn input_that_cannot_be_used_is_a_usage_error() {
-    let busy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = busy.local_addr().unwrap().to_string();
+    let address = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .to_string();
     let (code, log) = ended_run(&["--admin-address", &address]);
     assert_eq!(code, Some(BAD_USE), "{log}");
     assert!(log.contains("set another --admin-address"), "{log}");
@@ -293,11 +296,14 @@ fn inspect_describes_a_plugin() {
     let output = copy(&test_guest("unruly.wasm")).inspect(&["-o", "json"]);
     let (out, err) = texts(&output);
     assert_eq!(output.status.code(), Some(0), "{err}");
-    let told: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(told["what"], "plugin");
-    assert_eq!(told["contract"], "0.1.0");
-    assert_eq!(told["plugin"]["name"], "unruly");
-    assert_eq!(told["plugin"]["parents"][0]["kind"], "Unruly");
-    assert_eq!(told["plugin"]["children"][0]["kind"], "ConfigMap");
-    assert_eq!(told["plugin"]["crds"][0], "unrulies.test.innkeeper.dev");
+    let description: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(description["what"], "plugin");
+    assert_eq!(description["contract"], "0.1.0");
+    assert_eq!(description["plugin"]["name"], "unruly");
+    assert_eq!(description["plugin"]["parents"][0]["kind"], "Unruly");
+    assert_eq!(description["plugin"]["children"][0]["kind"], "ConfigMap");
+    assert_eq!(
+        description["plugin"]["crds"][0],
+        "unrulies.test.innkeeper.dev"
+    );
 }

@@ -59,10 +59,10 @@ impl Case {
 
     #[track_caller]
     fn check(&self, arguments: &[&str], parts: &[&str]) {
-        let said = self.refused(arguments);
+        let message = self.refused(arguments);
         let file = self.file().display().to_string();
         for part in parts.iter().copied().chain([file.as_str()]) {
-            assert!(said.contains(part), "{part} is not in: {said}");
+            assert!(message.contains(part), "{part} is not in: {message}");
         }
     }
 }
@@ -88,8 +88,11 @@ fn refuses_a_kubeconfig_that_does_not_parse() {
 fn prints_no_credentials_of_a_kubeconfig_that_does_not_parse() {
     for users in ["token: [hush]", "token: hush: hush", "token: \"hush"] {
         let text = format!("kind: Config\nusers:\n- name: one\n  user:\n    {users}\n");
-        let said = Case::with(&text).refused(&[]);
-        assert!(said.contains("line ") && !said.contains("hush"), "{said}");
+        let message = Case::with(&text).refused(&[]);
+        assert!(
+            message.contains("line ") && !message.contains("hush"),
+            "{message}"
+        );
     }
 }
 

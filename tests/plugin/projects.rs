@@ -79,8 +79,9 @@ fn a_project_for_an_existing_definition_has_its_types() {
     let around = tempfile::tempdir().unwrap();
     // A large definition, whose kind has the name of the reconciler. Plugins themselves are no parents without a grant.
     let definition = root().join("deploy/crds/plugins.innkeeper.dev.yaml");
-    let definition = fs::read_to_string(definition).unwrap();
-    let definition = definition.replace("innkeeper.dev", "example.com");
+    let definition = fs::read_to_string(definition)
+        .unwrap()
+        .replace("innkeeper.dev", "example.com");
     fs::write(around.path().join("crd.yaml"), definition).unwrap();
     let created = ["new", "lake", "--from-crd", "crd.yaml"];
     check(&innkeeper(around.path(), &created), SUCCESS, "");
@@ -171,8 +172,9 @@ fn the_host_and_the_build_helper_are_packages() {
     let mut copied = Command::new("cp");
     copied.arg("-r").args(parts.map(|part| root().join(part)));
     assert!(copied.arg(copy.path()).status().unwrap().success());
-    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
-    let published = manifest.replace("publish = false", "publish = true");
+    let published = fs::read_to_string(root().join("Cargo.toml"))
+        .unwrap()
+        .replace("publish = false", "publish = true");
     fs::write(copy.path().join("Cargo.toml"), published).unwrap();
     let mut names = vec!["innkeeper".to_owned(), "innkeeper-guest-build".to_owned()];
     for directory in fs::read_dir(root().join("host/crates")).unwrap() {

@@ -67,9 +67,9 @@ fn refuses_bad_input_before_it_builds() {
 
 #[test]
 fn publishes_no_placeholder_of_any_text_and_no_uncommitted_change() {
-    let checkout = tempfile::tempdir().unwrap();
-    let checkout = checkout.path();
-    let script = "git -C \"$0\" ls-files -z Cargo.toml LICENSE deploy examples guests/sdk guests/kit 'guests/*/monitoring/*' \
+    let directory = tempfile::tempdir().unwrap();
+    let checkout = directory.path();
+    let script = "git -C \"$0\" ls-files -z Cargo.toml LICENSE deploy examples guests/sdk 'guests/*/monitoring/*' \
         host/CHANGELOG.md | (cd \"$0\" && xargs -0 cp --parents --target-directory \"$1\") && cd \"$1\" && git init --quiet && \
         sed -i 's/\\.invalid/.example/' Cargo.toml && git add . && \
         git -c user.name=a -c user.email=a@localhost commit --quiet --message a";
@@ -111,7 +111,8 @@ fn two_runs_of_one_build_are_alike_and_can_be_verified() {
         return;
     }
     let registry = Registry::start().unwrap();
-    let (to, key) = (registry.address(), fixture("p256.key"));
+    let to = registry.address();
+    let key = fixture("p256.key");
     let directory = root().join("target").join(format!("release-{VERSION}"));
     let make = |settings: &str, more: &[&str]| {
         let script = format!("{WITHOUT_CARGO}; {settings}; exec \"$0\" \"$@\"");
@@ -130,8 +131,8 @@ fn two_runs_of_one_build_are_alike_and_can_be_verified() {
     let other = "umask 077; export LC_ALL=C.UTF-8 TZ=Asia/Tokyo";
     let (second, log) = make(other, &["--publish"]);
     assert_eq!(first, second);
-    let left = "in these files: https://documentation.invalid, https://repository.invalid, security@contact.invalid\n";
-    assert!(log.contains(left), "{log}");
+    let placeholders = "in these files: https://documentation.invalid, https://repository.invalid, security@contact.invalid\n";
+    assert!(log.contains(placeholders), "{log}");
     check_files(&directory);
     check_published(to);
 }
@@ -139,8 +140,9 @@ fn two_runs_of_one_build_are_alike_and_can_be_verified() {
 /// The checksum of each file of a release, without signatures: those of ECDSA have a random part.
 fn released(directory: &Path, registry: &str) -> BTreeMap<String, String> {
     let sums = fs::read_to_string(directory.join("SHA256SUMS")).unwrap();
-    let lines = sums.lines().map(|line| line.split_once("  ").unwrap());
-    let mut files: BTreeMap<String, String> = lines
+    let mut files: BTreeMap<String, String> = sums
+        .lines()
+        .map(|line| line.split_once("  ").unwrap())
         .map(|(sum, path)| (path.to_owned(), sum.to_owned()))
         .collect();
     assert!(files.contains_key("oci/signatures/innkeeper/index.json"));
@@ -154,12 +156,18 @@ fn released(directory: &Path, registry: &str) -> BTreeMap<String, String> {
         };
         let index = read("index.json");
         let manifests = index["manifests"].as_array().unwrap();
-        let name = |it: &Value| it["annotations"].to_string();
-        let signature = manifests.iter().find(|it| name(it).contains(".sig"));
-        let digest = signature.and_then(|it| it["digest"].as_str()).unwrap();
+        let name = |manifest: &Value| manifest["annotations"].to_string();
+        let digest = manifests
+            .iter()
+            .find(|manifest| name(manifest).contains(".sig"))
+            .and_then(|manifest| manifest["digest"].as_str())
+            .unwrap();
         let signature = format!("blobs/{}", digest.replace(':', "/"));
-        let document = read(&signature)["layers"][0]["digest"].clone();
-        let document = document.as_str().unwrap().replace(':', "/");
+        let document = read(&signature)["layers"][0]["digest"]
+            .clone()
+            .as_str()
+            .unwrap()
+            .replace(':', "/");
         let repository = &read(&format!("blobs/{document}"))["critical"]["identity"];
         let reference = format!("{registry}/plugins/{plugin}");
         assert_eq!(repository["docker-reference"], *reference);
@@ -179,8 +187,11 @@ fn released(directory: &Path, registry: &str) -> BTreeMap<String, String> {
 fn check_files(directory: &Path) {
     let run = |program: &str, arguments: &[&str]| {
         let mut command = Command::new(program);
-        let output = command.args(arguments).current_dir(directory).output();
-        let output = output.unwrap();
+        let output = command
+            .args(arguments)
+            .current_dir(directory)
+            .output()
+            .unwrap();
         assert!(
             output.status.success(),
             "{program} {arguments:?}: {output:?}"
@@ -200,11 +211,7 @@ fn check_files(directory: &Path) {
     let unpack = format!("tar -C \"$0\" -xzf {archive} && \"$0/innkeeper\" --version");
     let version = run("sh", &["-ec", &unpack, unpacked.path().to_str().unwrap()]);
     assert_eq!(version, format!("innkeeper {VERSION}\n"));
-    let materials = fs::read_to_string(directory.join(format!("innkeeper-{VERSION}.cdx.json")));
-    let materials: Value = serde_json::from_str(&materials.unwrap()).unwrap();
-    assert_eq!(materials["bomFormat"], "CycloneDX");
-    let components = materials["components"].as_array().unwrap();
-    assert!(components.iter().any(|it| it["name"] == "wasmtime"));
+    check_materials(&directory.join(format!("innkeeper-{VERSION}.cdx.json")));
     let parts = [
         "NOTES.md",
         "crds/plugins.innkeeper.dev.yaml",
@@ -228,8 +235,8 @@ fn check_files(directory: &Path) {
             "Report vulnerabilities to security@contact.invalid, not in a public issue.\n"
         )
     );
-    let missing: Vec<PathBuf> = parts.iter().map(|it| directory.join(it)).collect();
-    let missing: Vec<_> = missing.iter().filter(|it| !it.is_file()).collect();
+    let missing: Vec<PathBuf> = parts.iter().map(|part| directory.join(part)).collect();
+    let missing: Vec<_> = missing.iter().filter(|path| !path.is_file()).collect();
     assert!(missing.is_empty(), "{missing:?}");
     let image = Image::unpack(&directory.join("oci/innkeeper")).unwrap();
     let root = image.root().to_str().unwrap();
@@ -246,6 +253,15 @@ fn check_files(directory: &Path) {
     check_counts(&image.root().join("usr/bin/innkeeper"));
 }
 
+/// Checks the bill of materials.
+#[track_caller]
+fn check_materials(file: &Path) {
+    let materials: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+    assert_eq!(materials["bomFormat"], "CycloneDX");
+    let mut components = materials["components"].as_array().unwrap().iter();
+    assert!(components.any(|component| component["name"] == "wasmtime"));
+}
+
 /// Checks that a program has no path of this machine: of the checkout, of cargo's home and of the toolchain.
 #[track_caller]
 fn check_program(program: &Path) {
@@ -254,10 +270,11 @@ fn check_program(program: &Path) {
     let cargo_home = path_from_env("CARGO_HOME").unwrap_or_else(|_| home.join(".cargo"));
     for path in [root(), cargo_home, home.join(".rustup")] {
         let path = format!("{}/", path.display());
-        let found = bytes
+        let position = bytes
             .windows(path.len())
-            .position(|it| it == path.as_bytes());
-        let around = found.map(|at| String::from_utf8_lossy(&bytes[at..bytes.len().min(at + 120)]));
+            .position(|window| window == path.as_bytes());
+        let around =
+            position.map(|at| String::from_utf8_lossy(&bytes[at..bytes.len().min(at + 120)]));
         assert_eq!(around, None, "{path} in {}", program.display());
     }
 }

@@ -10,8 +10,9 @@ fn estimates(copy: &Path) -> Vec<String> {
     let mut setup = Command::new("sh");
     let output = setup.args(["-c", script]).arg(copy).output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    let text = String::from_utf8(output.stderr).unwrap();
-    text.lines()
+    String::from_utf8(output.stderr)
+        .unwrap()
+        .lines()
         .filter(|line| line.ends_with(" left"))
         .map(str::to_owned)
         .collect()
@@ -64,11 +65,18 @@ fn gobackup(checkout: &Path) -> String {
     write(copy.path(), "bin/go", go);
     let script = r#"PATH="$0/bin:$PATH" exec "$0/tests/setup" --only gobackup"#;
     let mut setup = Command::new("sh");
-    let setup = setup.args(["-c", script]).arg(copy.path());
-    let output = setup.env("INNKEEPER_GOBACKUP", checkout).output().unwrap();
-    let text = String::from_utf8(output.stderr).unwrap();
-    let last = text.lines().last().unwrap_or_default();
-    last.replace(checkout.to_str().unwrap(), "DIR")
+    let output = setup
+        .args(["-c", script])
+        .arg(copy.path())
+        .env("INNKEEPER_GOBACKUP", checkout)
+        .output()
+        .unwrap();
+    String::from_utf8(output.stderr)
+        .unwrap()
+        .lines()
+        .last()
+        .unwrap_or_default()
+        .replace(checkout.to_str().unwrap(), "DIR")
 }
 
 #[test]
@@ -78,8 +86,13 @@ fn setup_builds_gobackup_from_a_clean_checkout_of_its_version_alone() {
     let git = |arguments: &[&str]| {
         let user = ["-c", "user.name=a", "-c", "user.email=a@example.com"];
         let mut git = Command::new("git");
-        let git = git.arg("-C").arg(checkout).args(user).args(arguments);
-        let output = git.output().unwrap();
+        let output = git
+            .arg("-C")
+            .arg(checkout)
+            .args(user)
+            .args(arguments)
+            .output()
+            .unwrap();
         assert!(output.status.success(), "{output:?}");
     };
     let other = |tag: &str| {

@@ -29,13 +29,14 @@ fn text(path: &Path) -> &str {
 
 #[track_caller]
 fn check(output: &Output, code: i32, part: &str) -> String {
-    let (out, err) = (&output.stdout, &output.stderr);
-    let said = [out, err]
+    let out = &output.stdout;
+    let err = &output.stderr;
+    let log = [out, err]
         .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
         .concat();
-    assert_eq!(output.status.code(), Some(code), "{said}");
-    assert!(said.contains(part), "{said}");
-    said
+    assert_eq!(output.status.code(), Some(code), "{log}");
+    assert!(log.contains(part), "{log}");
+    log
 }
 
 #[test]
@@ -53,8 +54,9 @@ fn the_shipped_plugins_have_the_properties_of_good_reconcilers() {
 /// Ten plugins with one bad habit each, and the good one that they would be without it.
 #[test]
 fn ten_bad_plugins_are_found_with_a_small_parent() {
-    let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
-    let file = guests.join("careless.wasm");
+    let file = path_from_env("INNKEEPER_TEST_GUESTS")
+        .unwrap()
+        .join("careless.wasm");
     let directory = tempfile::tempdir().unwrap();
     let config = directory.path().join("config.yaml");
     let run = |habit: &str| {
@@ -90,20 +92,28 @@ fn ten_bad_plugins_are_found_with_a_small_parent() {
         ("prunes", "keeps-children", "while an object is missing", ""),
         ("forgets", "survives-deletion", "does not contain it", ""),
     ] {
-        let found = run(habit);
-        check(&found, FINDING, part);
-        let found: Value = serde_json::from_slice(&found.stdout).unwrap();
-        let results = found["results"].as_array().unwrap();
+        let output = run(habit);
+        check(&output, FINDING, part);
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let results = report["results"].as_array().unwrap();
         let name = format!("property {property}");
-        let result = results.iter().find(|it| it["name"] == *name).unwrap();
+        let result = results
+            .iter()
+            .find(|result| result["name"] == *name)
+            .unwrap();
         let problem = result["problem"].as_str().unwrap_or_default();
-        assert!(problem.contains(part), "{habit}: {found:#}");
+        assert!(problem.contains(part), "{habit}: {report:#}");
         // The smallest parent has no field but the one that matters.
         let (_, parent) = problem.split_once("# parent.yaml\n").unwrap();
-        let (_, found) = parent.split_once("\nspec:").unwrap();
-        let found = found.split("\n#").next().unwrap_or_default();
-        let found: Vec<&str> = found.lines().filter(|it| it.starts_with("  ")).collect();
-        assert_eq!(found.join("\n"), spec, "{habit}: {problem}");
+        let (_, rest) = parent.split_once("\nspec:").unwrap();
+        let fields: Vec<&str> = rest
+            .split("\n#")
+            .next()
+            .unwrap_or_default()
+            .lines()
+            .filter(|line| line.starts_with("  "))
+            .collect();
+        assert_eq!(fields.join("\n"), spec, "{habit}: {problem}");
     }
 }
 
@@ -184,9 +194,9 @@ fn a_recording_is_a_case_as_it_is() {
     let path = directory.path().join("web.json");
     fs::write(&path, a_recording().to_string()).unwrap();
     let part = "FAILED  case web.json\n  children is [";
-    let said = check(&with(&[]), FINDING, part);
+    let log = check(&with(&[]), FINDING, part);
     let part = "outcome is \"desired\", and was \"keep\"";
-    assert!(said.contains(part), "{said}");
+    assert!(log.contains(part), "{log}");
     check(&with(&["--update"]), SUCCESS, "ok      case web.json");
     check(&with(&[]), SUCCESS, "ok      case web.json");
     // Only the answer and its revision are new, and the rest is as it was.
@@ -207,17 +217,17 @@ fn a_recording_is_a_case_as_it_is() {
     );
 
     fs::write(&path, "{\"recording\": \"v1\"").unwrap();
-    let said = check(&with(&[]), BAD_USE, "web.json is no recording of a pass");
-    assert!(said.contains("EOF while parsing"), "{said}");
+    let log = check(&with(&[]), BAD_USE, "web.json is no recording of a pass");
+    assert!(log.contains("EOF while parsing"), "{log}");
     let mut other = a_recording();
     other["config"] = json!({"unknown": true});
     fs::write(&path, other.to_string()).unwrap();
-    let said = check(
+    let log = check(
         &with(&[]),
         BAD_USE,
         "web.json: failed to configure the plugin",
     );
-    assert!(said.contains("unknown"), "{said}");
+    assert!(log.contains("unknown"), "{log}");
 }
 
 #[test]

@@ -25,10 +25,8 @@ const NOW_MS: &str = "1893456000123";
 static ADAPTED: LazyLock<TempDir> = LazyLock::new(|| {
     let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
     let module = fs::read(guests.join("wasip1.module")).unwrap();
-    let (name, adapter) = (
-        WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME,
-        WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER,
-    );
+    let name = WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME;
+    let adapter = WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER;
     let component = ComponentEncoder::default()
         .validate(true)
         .module(&module)
@@ -70,34 +68,34 @@ fn render(component: &Path, behaviour: &str, seed: &str) -> Output {
 fn check_fault(behaviour: &str, text: &str) {
     for component in components() {
         let output = render(&component, behaviour, "0");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(FAULTED), "{said}");
-        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(told["fault"]["kind"], "GuestTrapped", "{told}");
-        let message = told["fault"]["message"].as_str().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(FAULTED), "{stderr}");
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(answer["fault"]["kind"], "GuestTrapped", "{answer}");
+        let message = answer["fault"]["message"].as_str().unwrap();
         assert!(message.contains(text), "{message}");
     }
 }
 
 /// The results of a pass that prints.
-fn seen(component: &Path, seed: &str) -> (Value, String) {
+fn printed(component: &Path, seed: &str) -> (Value, String) {
     let output = render(component, "prints", seed);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(0), "{said}");
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    (told["children"][0]["object"]["data"].clone(), said)
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    (answer["children"][0]["object"]["data"].clone(), stderr)
 }
 
 #[test]
 fn the_standard_library_sees_the_pass_and_nothing_else() {
     for component in components() {
-        let seen = |seed| seen(&component, seed);
-        let (data, said) = seen("1");
+        let printed = |seed| printed(&component, seed);
+        let (data, log) = printed("1");
         for line in [
             "log: info: a line on the standard output",
             "log: error: a line on the standard error",
         ] {
-            assert!(said.contains(line), "{said}");
+            assert!(log.contains(line), "{log}");
         }
         let mut without_order = data.clone();
         without_order["order"] = Value::Null;
@@ -108,8 +106,8 @@ fn the_standard_library_sees_the_pass_and_nothing_else() {
         assert_eq!(without_order, expected, "{}", component.display());
 
         // The order of a HashSet follows from the random bytes of the pass.
-        assert_eq!(seen("1").0, data);
-        let other = ["2", "3", "4"].map(|seed| seen(seed).0["order"].clone());
+        assert_eq!(printed("1").0, data);
+        let other = ["2", "3", "4"].map(|seed| printed(seed).0["order"].clone());
         assert!(other.iter().any(|order| *order != data["order"]), "{data}");
     }
 }

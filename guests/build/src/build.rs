@@ -97,8 +97,13 @@ impl Guest {
             .iter()
             .filter(|package| makes_module(package))
             .filter_map(|package| {
-                let crate_dir = package.manifest_path.as_std_path().parent()?;
-                let name = crate_dir.strip_prefix(&below).ok()?.file_name()?;
+                let name = package
+                    .manifest_path
+                    .as_std_path()
+                    .parent()?
+                    .strip_prefix(&below)
+                    .ok()?
+                    .file_name()?;
                 Some(Self {
                     package: package.name.to_string(),
                     name: name.to_str()?.to_owned(),

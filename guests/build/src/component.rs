@@ -64,7 +64,11 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), first);
         assert!(write(&path, b"two").unwrap());
         assert_eq!(fs::read(&path).unwrap(), b"two");
-        let left: Vec<_> = path.parent().unwrap().read_dir().unwrap().collect();
-        assert_eq!(left.len(), 1, "nothing but the component stays: {left:?}");
+        let entries: Vec<_> = path.parent().unwrap().read_dir().unwrap().collect();
+        assert_eq!(
+            entries.len(),
+            1,
+            "nothing but the component stays: {entries:?}"
+        );
     }
 }

@@ -154,12 +154,15 @@ fn choose(
 /// The compilers that may contain their source, in the order of preference: the one that the user names
 /// for guests, the one of cargo, that of the distribution.
 fn candidates(environment: &Environment) -> Vec<PathBuf> {
-    let named = environment.innkeeper_rustc.clone();
-    let known = [
-        environment.rustc().to_owned(),
-        PathBuf::from("/usr/bin/rustc"),
-    ];
-    let mut candidates: Vec<PathBuf> = named.into_iter().chain(known).collect();
+    let mut candidates: Vec<PathBuf> = environment
+        .innkeeper_rustc
+        .clone()
+        .into_iter()
+        .chain([
+            environment.rustc().to_owned(),
+            PathBuf::from("/usr/bin/rustc"),
+        ])
+        .collect();
     candidates.dedup();
     candidates
 }

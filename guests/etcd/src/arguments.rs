@@ -22,7 +22,8 @@ const SNAPSHOT_FLAGS: [&str; 2] = ["snapshot-count", "snapshot-catchup-entries"]
 
 /// The arguments of etcd. Their order is fixed, because a changed order would restart the members.
 pub(crate) fn all(cluster: &Cluster<'_>, observation: &Observation) -> Vec<String> {
-    let (headless, scheme) = (cluster.name, cluster.scheme());
+    let headless = cluster.name;
+    let scheme = cluster.scheme();
     let mut arguments = vec![
         "--name=$(POD_NAME)".to_owned(),
         "--listen-metrics-urls=http://0.0.0.0:2381".to_owned(),
@@ -42,7 +43,7 @@ pub(crate) fn all(cluster: &Cluster<'_>, observation: &Observation) -> Vec<Strin
         // As a number of revisions, etcd reads 5m as 300,000,000,000, and never compacts.
         let is_by_revision = user
             .get("auto-compaction-mode")
-            .is_some_and(|it| it == "revision");
+            .is_some_and(|mode| mode == "revision");
         let retention = if is_by_revision { "1000" } else { "5m" };
         arguments.push(format!("--auto-compaction-retention={retention}"));
     }
@@ -106,8 +107,8 @@ fn volume_bytes(cluster: &Cluster<'_>, observation: &Observation) -> Option<i128
         .smallest_volume(cluster)
         .as_ref()
         .and_then(bytes);
-    let wanted = bytes(&cluster.spec.storage.size)?;
-    Some(real.map_or(wanted, |real| real.min(wanted)))
+    let requested = bytes(&cluster.spec.storage.size)?;
+    Some(real.map_or(requested, |real| real.min(requested)))
 }
 
 /// Returns true if the default quota leaves little room on the volume for the log, and for the copy of the database that a
@@ -115,5 +116,5 @@ fn volume_bytes(cluster: &Cluster<'_>, observation: &Observation) -> Option<i128
 pub(crate) fn is_quota_near_disk(cluster: &Cluster<'_>, observation: &Observation) -> bool {
     let spec = cluster.spec;
     let is_default = spec.quota_backend_bytes.is_none() && !spec.options.contains_key(QUOTA);
-    is_default && volume_bytes(cluster, observation).is_some_and(|it| it < VOLUME_BYTES_ROOMY)
+    is_default && volume_bytes(cluster, observation).is_some_and(|bytes| bytes < VOLUME_BYTES_ROOMY)
 }

@@ -23,8 +23,8 @@ impl<'a> Certificate<'a> {
     /// The Certificates that a cluster wants.
     pub(crate) fn all(cluster: &Cluster<'a>) -> impl Iterator<Item = Self> {
         let tls = cluster.spec.tls.as_ref();
-        let peer = tls.and_then(|it| it.peer.as_ref()?.cert_manager.as_ref());
-        let client = tls.and_then(|it| it.client.as_ref()?.cert_manager.as_ref());
+        let peer = tls.and_then(|tls| tls.peer.as_ref()?.cert_manager.as_ref());
+        let client = tls.and_then(|tls| tls.client.as_ref()?.cert_manager.as_ref());
         let of = |plane,
                   path,
                   issuer,
@@ -37,24 +37,36 @@ impl<'a> Certificate<'a> {
             duration: duration.as_deref(),
             renew_before: renew_before.as_deref(),
         };
-        let peer = peer.map(|it| {
+        let peer = peer.map(|peer| {
             let path = "spec.tls.peer.certManager.issuerRef";
-            of("peer", path, &it.issuer_ref, &it.duration, &it.renew_before)
+            of(
+                "peer",
+                path,
+                &peer.issuer_ref,
+                &peer.duration,
+                &peer.renew_before,
+            )
         });
-        let server = client.map(|it| {
+        let server = client.map(|client| {
             let path = "spec.tls.client.certManager.issuerRef";
             of(
                 "server",
                 path,
-                &it.issuer_ref,
-                &it.duration,
-                &it.renew_before,
+                &client.issuer_ref,
+                &client.duration,
+                &client.renew_before,
             )
         });
-        let client = client.and_then(|it| {
+        let client = client.and_then(|client| {
             let path = "spec.tls.client.certManager.clientIssuerRef";
-            let issuer = it.client_issuer_ref.as_ref()?;
-            Some(of(CLIENT, path, issuer, &it.duration, &it.renew_before))
+            let issuer = client.client_issuer_ref.as_ref()?;
+            Some(of(
+                CLIENT,
+                path,
+                issuer,
+                &client.duration,
+                &client.renew_before,
+            ))
         });
         [peer, server, client].into_iter().flatten()
     }
@@ -99,16 +111,16 @@ pub(crate) fn children(
     cluster: &Cluster<'_>,
     services: &[Child],
 ) -> Vec<Child> {
-    let all = Certificate::all(cluster);
-    all.map(|certificate| {
-        let child = certificate.child(cluster);
-        if certificate.plane == CLIENT {
-            child
-        } else {
-            observed.vouch(child, services)
-        }
-    })
-    .collect()
+    Certificate::all(cluster)
+        .map(|certificate| {
+            let child = certificate.child(cluster);
+            if certificate.plane == CLIENT {
+                child
+            } else {
+                observed.vouch(child, services)
+            }
+        })
+        .collect()
 }
 
 /// The names of the members and of the client Service. etcd resolves the address of a peer back to a name of the domain.

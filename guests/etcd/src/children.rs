@@ -153,7 +153,7 @@ fn annotated(metadata: ObjectMeta, annotations: &BTreeMap<String, String>) -> Ob
 
 /// The policy of the members: peers reach the peer port, and the Jobs of the cluster and the allowed sources the others.
 fn network_policy(cluster: &Cluster<'_>) -> Option<NetworkPolicy> {
-    let given = cluster.spec.network_policy.as_ref()?;
+    let policy = cluster.spec.network_policy.as_ref()?;
     let ports = |numbers: &[i32]| {
         let port = |number: &i32| NetworkPolicyPort {
             port: Some(IntOrString::Int(*number)),
@@ -167,9 +167,9 @@ fn network_policy(cluster: &Cluster<'_>) -> Option<NetworkPolicy> {
         ..Default::default()
     };
     let own = BTreeMap::from([(CLUSTER_LABEL.to_owned(), cluster.name.to_owned())]);
-    let sources = given.allowed_sources.iter().map(sanitized);
+    let sources = policy.allowed_sources.iter().map(copied);
     let clients: Vec<NetworkPolicyPeer> = [pods(own)].into_iter().chain(sources).collect();
-    let is_limited = !given.allowed_sources.is_empty();
+    let is_limited = !policy.allowed_sources.is_empty();
     let ingress = vec![
         NetworkPolicyIngressRule {
             from: Some(vec![pods(cluster.selector())]),
@@ -193,7 +193,7 @@ fn network_policy(cluster: &Cluster<'_>) -> Option<NetworkPolicy> {
 
 /// The monitor of the members: the Service with the names of all of them, whether they are ready or not.
 fn service_monitor(cluster: &Cluster<'_>) -> Option<Value> {
-    let given = cluster.spec.monitoring.as_ref()?.service_monitor.as_ref()?;
+    let monitor = cluster.spec.monitoring.as_ref()?.service_monitor.as_ref()?;
     let mut own = cluster.config.monitoring.labels.clone();
     own.extend(cluster.labels("monitor"));
     let service = labels::base_labels("etcd", cluster.name, "headless");
@@ -205,7 +205,7 @@ fn service_monitor(cluster: &Cluster<'_>) -> Option<Value> {
             "selector": { "matchLabels": service },
             // Alerts select the metrics of these clusters by it, because others have metrics of the same names.
             "targetLabels": [CLUSTER_LABEL],
-            "endpoints": [{ "port": "metrics", "interval": given.interval }],
+            "endpoints": [{ "port": "metrics", "interval": monitor.interval }],
         },
     }))
 }
@@ -239,11 +239,17 @@ fn claims(
         .map(|ordinal| {
             let observed = observation.claims.get(ordinal);
             let mut claim = claim(cluster, observation, *ordinal, observed);
-            let labels = claim.metadata.labels.get_or_insert_default();
-            labels.insert(MEMBERS_LABEL.to_owned(), record.members.len().to_string());
+            claim
+                .metadata
+                .labels
+                .get_or_insert_default()
+                .insert(MEMBERS_LABEL.to_owned(), record.members.len().to_string());
             if record.formed {
-                let annotations = claim.metadata.annotations.get_or_insert_default();
-                annotations.insert(FORMED.to_owned(), "true".to_owned());
+                claim
+                    .metadata
+                    .annotations
+                    .get_or_insert_default()
+                    .insert(FORMED.to_owned(), "true".to_owned());
             }
             Child::new(format!("claim-{ordinal}"), &claim).retain()
         })
@@ -273,14 +279,14 @@ fn claim(
         .unwrap_or_else(|| cluster.uid.to_owned());
     labels.insert(CLUSTER_UID_LABEL.to_owned(), uid);
     let storage = &cluster.spec.storage;
-    let given = adopted.and_then(|claim| claim.spec.as_ref());
+    let claim_spec = adopted.and_then(|claim| claim.spec.as_ref());
     let declared = DeclaredClaim {
         size: request(cluster, observation, child),
-        storage_class_name: given.map_or_else(
+        storage_class_name: claim_spec.map_or_else(
             || storage.storage_class_name.clone(),
             |spec| spec.storage_class_name.clone(),
         ),
-        access_modes: given
+        access_modes: claim_spec
             .and_then(|spec| spec.access_modes.clone())
             .unwrap_or_else(|| storage.access_modes()),
     };
@@ -293,24 +299,19 @@ fn request(
     observation: &Observation,
     child: Option<&PersistentVolumeClaim>,
 ) -> Quantity {
-    let wanted = &cluster.spec.storage.size;
+    let size = &cluster.spec.storage.size;
     match child.and_then(requested) {
-        Some(has)
-            if Amount::from_quantity(wanted) <= Amount::from_quantity(has)
-                || !observation.can_grow =>
-        {
-            has.clone()
-        }
-        _ => wanted.clone(),
+        Some(has) if Amount::of(size) <= Amount::of(has) || !observation.can_grow => has.clone(),
+        _ => size.clone(),
     }
 }
 
 fn budget(cluster: &Cluster<'_>, record: &Record) -> Option<PodDisruptionBudget> {
-    let wanted = &cluster.spec.pod_disruption_budget;
-    if !wanted.enabled || cluster.spec.size == 0 || !record.formed {
+    let budget = &cluster.spec.pod_disruption_budget;
+    if !budget.enabled || cluster.spec.size == 0 || !record.formed {
         return None;
     }
-    let min_available = match (&wanted.min_available, &wanted.max_unavailable) {
+    let min_available = match (&budget.min_available, &budget.max_unavailable) {
         // A budget that lets no member go would only block each drain.
         (None, None) if record.members.len() < 3 => return None,
         (None, None) => {
@@ -323,7 +324,7 @@ fn budget(cluster: &Cluster<'_>, record: &Record) -> Option<PodDisruptionBudget>
         metadata: metadata(cluster.name, &cluster.labels("member")),
         spec: Some(PodDisruptionBudgetSpec {
             min_available,
-            max_unavailable: wanted.max_unavailable.clone(),
+            max_unavailable: budget.max_unavailable.clone(),
             selector: Some(labels::label_selector(&cluster.selector())),
             unhealthy_pod_eviction_policy: Some("IfHealthyBudget".to_owned()),
         }),

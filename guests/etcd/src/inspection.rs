@@ -57,7 +57,12 @@ impl Alarms {
         }
         let selector = labels::selector_text(&labels::base_labels("etcd", cluster.name, COMPONENT));
         let mut pods = host.list::<JobPod>(cluster.namespace, &selector)?;
-        pods.sort_by_key(|pod| pod.metadata.creation_timestamp.as_ref().map(|it| it.0));
+        pods.sort_by_key(|pod| {
+            pod.metadata
+                .creation_timestamp
+                .as_ref()
+                .map(|timestamp| timestamp.0)
+        });
         let message = |pod: &JobPod| {
             let uid = job::controller(&pod.metadata)?;
             job::termination_message(uid, slice::from_ref(pod), jobs::CONTAINER).map(str::to_owned)
@@ -80,7 +85,7 @@ impl Alarms {
         let is_failed = failures.len() >= usize::try_from(FAILURES).unwrap_or(usize::MAX);
         let last = failures.first().filter(|_| is_failed);
         Ok(Self {
-            failure: last.map(|it| job::tail(it.trim(), MESSAGE_CHARS_MAX).to_owned()),
+            failure: last.map(|failure| job::tail(failure.trim(), MESSAGE_CHARS_MAX).to_owned()),
             ..Self::default()
         })
     }
@@ -94,7 +99,7 @@ pub(crate) fn cron_job(
     observation: &Observation,
     record: &Record,
 ) -> Option<CronJob> {
-    let given = cluster.spec.inspection.as_ref()?;
+    let inspection = cluster.spec.inspection.as_ref()?;
     if !record.formed {
         return None;
     }
@@ -104,7 +109,7 @@ pub(crate) fn cron_job(
     Some(CronJob {
         metadata: metadata(format!("{}-{COMPONENT}", cluster.name), &labels),
         spec: Some(CronJobSpec {
-            schedule: given.schedule.clone(),
+            schedule: inspection.schedule.clone(),
             time_zone: Some("Etc/UTC".to_owned()),
             suspend: Some(cluster.spec.size == 0 || observation.holds_jobs(cluster)),
             concurrency_policy: Some("Forbid".to_owned()),

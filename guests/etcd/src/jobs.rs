@@ -206,16 +206,17 @@ pub(crate) fn seen(
     record: &Record,
     now_ms: &dyn Fn() -> u64,
 ) -> SeenJobs {
-    let left = |ended: &Ended, time: Duration| {
+    let remaining = |ended: &Ended, time: Duration| {
         let since = Duration::from_millis(now_ms().saturating_sub(ended.at_ms));
-        time.checked_sub(since).filter(|left| !left.is_zero())
+        time.checked_sub(since)
+            .filter(|remaining| !remaining.is_zero())
     };
     if let Some(current) = jobs.get(&record.sequence) {
         let mut wait = None;
         let end = current.end.as_ref().and_then(|ended| {
             let result = result(cluster, &current.operation, ended);
             if result.is_none() {
-                wait = left(ended, RESULT_WAIT);
+                wait = remaining(ended, RESULT_WAIT);
             }
             result.or_else(|| wait.is_none().then_some(End::Failed))
         });
@@ -227,18 +228,23 @@ pub(crate) fn seen(
             wait,
         };
     }
-    let last = record.sequence.checked_sub(1).and_then(|it| jobs.get(&it));
-    let ended = last.and_then(|last| Some((last, last.end.as_ref()?)));
-    let recent = ended.and_then(|(last, ended)| Some((last, ended, left(ended, PAUSE)?)));
+    let last = record
+        .sequence
+        .checked_sub(1)
+        .and_then(|sequence| jobs.get(&sequence));
+    let recent = last.and_then(|last| {
+        let ended = last.end.as_ref()?;
+        Some((last, ended, remaining(ended, PAUSE)?))
+    });
     let has_failed = recent.is_some_and(|(last, ended, _)| {
-        result(cluster, &last.operation, ended).is_none_or(|it| it == End::Failed)
+        result(cluster, &last.operation, ended).is_none_or(|end| end == End::Failed)
     });
     let is_survey = recent.is_some_and(|(last, ..)| last.operation == Operation::Survey);
     SeenJobs {
         job: None,
         is_pausing: has_failed,
         is_surveyed: is_survey && !has_failed,
-        wait: recent.map(|(.., left)| left),
+        wait: recent.map(|(.., remaining)| remaining),
     }
 }
 
@@ -282,17 +288,19 @@ pub(crate) fn children(
         Next::Write(_) | Next::Wait(_) => None,
     };
     let key = |sequence: u64| format!("operation-{sequence}");
-    let counts = jobs.range(record.sequence.saturating_sub(1)..);
-    let held = counts.map(|(sequence, observed)| {
-        let identity = Job {
-            metadata: metadata(&*observed.name, &BTreeMap::new()),
-            ..Default::default()
-        };
-        Child::new(key(*sequence), &identity).hold()
-    });
-    let due = operation.filter(|_| !jobs.contains_key(&record.sequence));
-    let due = due.map(|it| Child::new(key(record.sequence), &job(cluster, record, it)));
-    held.chain(due).collect()
+    let held_jobs = jobs
+        .range(record.sequence.saturating_sub(1)..)
+        .map(|(sequence, observed)| {
+            let identity = Job {
+                metadata: metadata(&*observed.name, &BTreeMap::new()),
+                ..Default::default()
+            };
+            Child::new(key(*sequence), &identity).hold()
+        });
+    let due = operation
+        .filter(|_| !jobs.contains_key(&record.sequence))
+        .map(|operation| Child::new(key(record.sequence), &job(cluster, record, operation)));
+    held_jobs.chain(due).collect()
 }
 
 /// The name of the Job of an operation.
@@ -388,14 +396,17 @@ pub(crate) fn template(
 /// The placement of the members without the rules about other Pods: one that keeps members apart would keep a Job away from
 /// every node that has a member.
 fn nodes(cluster: &Cluster<'_>) -> Option<PodTemplate> {
-    let given = cluster.spec.pod_template.as_ref()?.spec.clone()?;
-    let affinity = given.affinity.map(|affinity| Affinity {
+    let pod_spec = cluster.spec.pod_template.as_ref()?.spec.clone()?;
+    let affinity = pod_spec.affinity.map(|affinity| Affinity {
         node_affinity: affinity.node_affinity,
         ..Default::default()
     });
     Some(PodTemplate {
         metadata: None,
-        spec: Some(Placement { affinity, ..given }),
+        spec: Some(Placement {
+            affinity,
+            ..pod_spec
+        }),
     })
 }
 
@@ -403,7 +414,10 @@ fn nodes(cluster: &Cluster<'_>) -> Option<PodTemplate> {
 fn environment(cluster: &Cluster<'_>, record: &Record, operation: &Operation) -> Vec<EnvVar> {
     let (victim, own) = match operation {
         Operation::Survey => {
-            let urls = record.members.iter().map(|it| cluster.peer_url(*it));
+            let urls = record
+                .members
+                .iter()
+                .map(|ordinal| cluster.peer_url(*ordinal));
             let urls: Vec<String> = urls.collect();
             (None, vec![pod::variable("PEER_URLS", urls.join(" "))])
         }
@@ -429,8 +443,10 @@ fn environment(cluster: &Cluster<'_>, record: &Record, operation: &Operation) ->
 
 /// The addresses of the members but one.
 pub(crate) fn endpoints(cluster: &Cluster<'_>, record: &Record, but: Option<i32>) -> EnvVar {
-    let others = record.registered().into_iter();
-    let others = others.filter(|ordinal| Some(*ordinal) != but);
-    let endpoints: Vec<String> = others.map(|it| cluster.client_url(it)).collect();
+    let others = record
+        .registered()
+        .into_iter()
+        .filter(|ordinal| Some(*ordinal) != but);
+    let endpoints: Vec<String> = others.map(|ordinal| cluster.client_url(ordinal)).collect();
     pod::variable("ENDPOINTS", endpoints.join(" "))
 }

@@ -98,7 +98,8 @@ impl<'a> Template<'a> {
 
 /// The StatefulSet with a number of replicas.
 pub(crate) fn stateful_set(stated: &Template<'_>, record: &Record, replicas: i32) -> StatefulSet {
-    let (cluster, observation) = (stated.cluster, stated.observation);
+    let cluster = stated.cluster;
+    let observation = stated.observation;
     let storage = &cluster.spec.storage;
     let observed = observation.stateful_set.as_ref();
     // Before the formation, the StatefulSet may be made again.
@@ -176,16 +177,21 @@ fn partition(stated: &Template<'_>, record: &Record) -> i32 {
 
 /// Returns true if a Pod has the template of the observed StatefulSet.
 pub(crate) fn is_updated(observation: &Observation, pod: &MemberPod) -> bool {
-    let observed = observation.stateful_set.as_ref();
-    let revision = observed.and_then(|it| it.status.update_revision.as_ref());
+    let revision = observation
+        .stateful_set
+        .as_ref()
+        .and_then(|set| set.status.update_revision.as_ref());
     revision.is_some() && pod.revision.as_ref() == revision
 }
 
 /// The ordinal from which on the StatefulSet replaces Pods.
 pub(crate) fn observed_partition(observation: &Observation) -> i32 {
-    let observed = observation.stateful_set.as_ref();
-    let rolling = observed.and_then(|it| it.spec.update_strategy.rolling_update.as_ref());
-    rolling.and_then(|it| it.partition).unwrap_or(0)
+    observation
+        .stateful_set
+        .as_ref()
+        .and_then(|set| set.spec.update_strategy.rolling_update.as_ref())
+        .and_then(|rolling_update| rolling_update.partition)
+        .unwrap_or(0)
 }
 
 /// Returns true if the claims of a StatefulSet outlive it.
@@ -201,7 +207,7 @@ pub(crate) fn keeps_claims(observed: &MemberSet) -> bool {
 fn claim_template(cluster: &Cluster<'_>, observed: Option<&MemberSet>) -> PersistentVolumeClaim {
     let storage = &cluster.spec.storage;
     let size = observed
-        .and_then(|it| it.spec.volume_claim_templates.first())
+        .and_then(|set| set.spec.volume_claim_templates.first())
         .and_then(requested)
         .unwrap_or(&storage.size)
         .clone();
@@ -215,17 +221,17 @@ fn claim_template(cluster: &Cluster<'_>, observed: Option<&MemberSet>) -> Persis
 
 fn template(cluster: &Cluster<'_>, observation: &Observation) -> PodTemplateSpec {
     let labels = labels::with_version(&cluster.labels("member"), &cluster.image);
-    let given = cluster.spec.pod_template.as_ref();
+    let template = cluster.spec.pod_template.as_ref();
     let trigger = cluster.restart_trigger.map(str::to_owned);
     let running = observation.running.as_ref();
     let authority = tls::authority_hash(cluster, observation.secrets(), running);
     PodTemplateSpec {
         metadata: Some(pod::metadata(
-            given.and_then(|it| it.metadata.as_ref()),
+            template.and_then(|template| template.metadata.as_ref()),
             labels,
             [(RESTART_TRIGGER, trigger), (AUTHORITY_HASH, authority)],
         )),
-        spec: Some(place(given, pod_spec(cluster, observation))),
+        spec: Some(place(template, pod_spec(cluster, observation))),
     }
 }
 
@@ -290,10 +296,12 @@ fn affinity(cluster: &Cluster<'_>) -> Option<Affinity> {
 
 /// The memory that a member requests by default. With the medium Memory, its data are part of it.
 fn memory_request(cluster: &Cluster<'_>) -> String {
-    let size = Amount::from_quantity(&cluster.spec.storage.size).and_then(Amount::floor);
-    let bytes = size.filter(|_| cluster.spec.storage.medium == Medium::Memory);
-    let bytes = bytes.map_or(0, |bytes| bytes.saturating_add(MEMORY_BYTES_BESIDE_DATA));
-    let bytes = bytes.max(MEMORY_BYTES_MIN);
+    let bytes = Amount::of(&cluster.spec.storage.size)
+        .and_then(Amount::floor)
+        .filter(|_| cluster.spec.storage.medium == Medium::Memory);
+    let bytes = bytes
+        .map_or(0, |bytes| bytes.saturating_add(MEMORY_BYTES_BESIDE_DATA))
+        .max(MEMORY_BYTES_MIN);
     match (bytes / (1 << 20), bytes % (1 << 20)) {
         (mebibytes, 0) => format!("{mebibytes}Mi"),
         _ => bytes.to_string(),

@@ -138,17 +138,25 @@ impl Observation {
         };
         let status = request.stored_status::<EtcdClusterStatus>();
         let set = stateful_set.as_ref().map(|observed| &observed.metadata);
-        let own = claims.values().filter(|claim| claim.is_ours);
-        let mut marked = own.map(|claim| &claim.metadata).chain(set);
+        let mut marked = claims
+            .values()
+            .filter(|claim| claim.is_ours)
+            .map(|claim| &claim.metadata)
+            .chain(set);
         let status = status.unwrap_or_default();
         let was_formed = status.cluster_formed
-            || marked.any(|it| {
-                it.annotations
+            || marked.any(|metadata| {
+                metadata
+                    .annotations
                     .as_ref()
-                    .is_some_and(|it| it.contains_key(FORMED))
+                    .is_some_and(|annotations| annotations.contains_key(FORMED))
             });
         let last_version = status.current_version.as_deref().and_then(Version::parse);
-        let warned = status.warnings.into_iter().map(|it| it.code).collect();
+        let warned = status
+            .warnings
+            .into_iter()
+            .map(|warning| warning.code)
+            .collect();
         let mut record = record.and_then(|record| Record::parse(cluster, &record));
         // The status of a cluster that is not formed tells of an earlier plan.
         let listed = status.cluster_formed.then_some(status.members.len());
@@ -165,7 +173,9 @@ impl Observation {
         let MemberPods { pods, leaving } = pods::read(host, cluster)?;
         Ok(Self {
             record,
-            was_available: available.map(|it| it.reason).unwrap_or_default(),
+            was_available: available
+                .map(|condition| condition.reason)
+                .unwrap_or_default(),
             stateful_set,
             is_leaving,
             can_grow: can_grow(host, cluster, &claims)?,
@@ -196,7 +206,7 @@ impl Observation {
     /// Returns true if a Secret that Jobs mount does not exist. No Job begins then: it would take up a Secret of any later
     /// creator, before a pass could refuse it.
     pub(crate) fn holds_jobs(&self, cluster: &Cluster<'_>) -> bool {
-        let exists = |name: &str| self.secrets().any(|it| it.name() == name);
+        let exists = |name: &str| self.secrets().any(|secret| secret.name() == name);
         tls::secrets_of_jobs(cluster).any(|name| !exists(name))
     }
 
@@ -210,8 +220,9 @@ impl Observation {
 
     /// The `spec.replicas` of the StatefulSet; 0 without a StatefulSet.
     pub(crate) fn replicas(&self) -> i32 {
-        let observed = self.stateful_set.as_ref();
-        observed.map_or(0, |it| it.spec.replicas.unwrap_or(1))
+        self.stateful_set
+            .as_ref()
+            .map_or(0, |set| set.spec.replicas.unwrap_or(1))
     }
 
     /// The ordinals of the members that are ready.
@@ -249,7 +260,9 @@ impl Observation {
         let members = self.record.as_ref().map(|record| &record.members);
         let without_record = self.replicas().max(cluster.spec.size);
         let claims = self.claims.iter().filter(move |(ordinal, _)| {
-            members.map_or(**ordinal < without_record, |it| it.contains(*ordinal))
+            members.map_or(**ordinal < without_record, |members| {
+                members.contains(*ordinal)
+            })
         });
         claims.map(|(ordinal, claim)| (*ordinal, claim))
     }
@@ -278,28 +291,28 @@ fn claims(
     for ordinal in 0..MEMBERS_MAX {
         let name = cluster.claim(ordinal);
         let child: Option<PersistentVolumeClaim> = request.children.get(&name)?;
-        let found = match &child {
+        let existing = match &child {
             Some(child) => Some(child.clone()),
             None => host.get::<PersistentVolumeClaim>(cluster.namespace, &name)?,
         };
-        let Some(found) = found else { continue };
-        let labels = found.metadata.labels.as_ref();
+        let Some(claim) = existing else { continue };
+        let labels = claim.metadata.labels.as_ref();
         let uid = labels.and_then(|labels| labels.get(CLUSTER_UID_LABEL));
         claims.insert(
             ordinal,
             Claim {
                 child,
                 is_ours: uid.is_some_and(|uid| uid == cluster.uid),
-                is_leaving: found.metadata.deletion_timestamp.is_some(),
-                is_lost: found
+                is_leaving: claim.metadata.deletion_timestamp.is_some(),
+                is_lost: claim
                     .status
                     .as_ref()
                     .is_some_and(|status| status.phase.as_deref() == Some("Lost")),
-                growth: found.status.as_ref().and_then(Growth::read),
-                capacity: found
+                growth: claim.status.as_ref().and_then(Growth::read),
+                capacity: claim
                     .status
                     .and_then(|status| status.capacity?.remove("storage")),
-                metadata: found.metadata,
+                metadata: claim.metadata,
             },
         );
     }
@@ -316,16 +329,19 @@ fn members(
     listed: Option<usize>,
 ) -> Option<i32> {
     let adopts = cluster.spec.storage.existing_claims == ExistingClaims::Adopt;
-    let claims = claims.values().filter(|claim| claim.is_ours || adopts);
-    let labels = claims.filter_map(|claim| claim.metadata.labels.as_ref());
-    let annotations = stateful_set.and_then(|it| it.annotations.as_ref());
+    let labels = claims
+        .values()
+        .filter(|claim| claim.is_ours || adopts)
+        .filter_map(|claim| claim.metadata.labels.as_ref());
+    let annotations = stateful_set.and_then(|metadata| metadata.annotations.as_ref());
     let texts = labels
         .chain(annotations)
-        .filter_map(|it| it.get(MEMBERS_LABEL));
+        .filter_map(|map| map.get(MEMBERS_LABEL));
     let numbers = texts.filter_map(|text| text.parse().ok());
-    let counts = [record.map(|it| it.members.len()), listed];
-    let counts = counts.into_iter().flatten();
-    let counts = counts.filter_map(|it| i32::try_from(it).ok());
+    let counts = [record.map(|record| record.members.len()), listed]
+        .into_iter()
+        .flatten()
+        .filter_map(|count| i32::try_from(count).ok());
     let mut votes: BTreeMap<i32, usize> = BTreeMap::new();
     for number in numbers.chain(counts) {
         if (1..=MEMBERS_MAX).contains(&number) {

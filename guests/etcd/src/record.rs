@@ -72,7 +72,7 @@ impl Replacement {
 
 /// The ID of a member as etcd writes it; none for any other text.
 pub(crate) fn member_id(text: &str) -> Option<String> {
-    let is_id = (1..=16).contains(&text.len()) && text.bytes().all(|it| it.is_ascii_hexdigit());
+    let is_id = (1..=16).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_id.then(|| text.to_owned())
 }
 
@@ -100,7 +100,7 @@ impl Record {
         let members: Option<BTreeSet<i32>> = data
             .get(MEMBERS)?
             .split(',')
-            .filter(|it| !it.is_empty())
+            .filter(|part| !part.is_empty())
             .map(ordinal)
             .collect();
         let none = BTreeMap::new();
@@ -161,8 +161,10 @@ impl Record {
         // A member that joins compares the list with that of etcd.
         let members: Vec<String> = self.registered().iter().map(entry).collect();
         let state = if self.formed { "existing" } else { "new" };
-        let admitted = self.admitted.iter();
-        let admitted = admitted.map(|(ordinal, uid)| (format!("{ADMIT}{ordinal}"), uid.clone()));
+        let admitted = self
+            .admitted
+            .iter()
+            .map(|(ordinal, uid)| (format!("{ADMIT}{ordinal}"), uid.clone()));
         let state = [
             (MEMBERS.to_owned(), members.join(",")),
             (STATE.to_owned(), state.to_owned()),

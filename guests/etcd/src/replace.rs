@@ -112,8 +112,10 @@ pub(crate) fn next(record: &Record, seen: &Seen) -> Next {
         return Next::Idle;
     }
     let registered = record.registered();
-    let ready = registered.iter().filter(|ordinal| seen.is_ready(**ordinal));
-    let ready = ready.count();
+    let ready = registered
+        .iter()
+        .filter(|ordinal| seen.is_ready(**ordinal))
+        .count();
     let has_quorum = ready >= quorum(registered.len());
     if !has_quorum && !may_be_behind(record, seen, ready) {
         return Next::Wait(Cause::Quorum);
@@ -145,7 +147,7 @@ pub(crate) fn next(record: &Record, seen: &Seen) -> Next {
 /// the Job was deleted in between.
 fn may_be_behind(record: &Record, seen: &Seen, ready: usize) -> bool {
     let mut progress = record.replacing.values();
-    let may_be_removed = progress.any(|it| matches!(it, Replacement::Lost(_)));
+    let may_be_removed = progress.any(|progress| matches!(progress, Replacement::Lost(_)));
     let is_open = may_be_removed || !lost(record, seen).is_empty();
     is_open && ready >= MEMBERS_AFTER_REMOVAL_MIN && !seen.is_surveyed
 }
@@ -250,12 +252,12 @@ mod tests {
     /// Pods by ordinal: ready `R`, without data `E`, the same with an admission `A`, not ready `n`, none `-`.
     fn seen(pods: &str) -> Seen {
         let pod = |(ordinal, state): (i32, char)| {
-            let seen = SeenPod {
+            let pod = SeenPod {
                 uid: format!("u{ordinal}"),
                 is_ready: state == 'R',
                 is_empty: "EA".contains(state),
             };
-            (state != '-').then_some((ordinal, seen))
+            (state != '-').then_some((ordinal, pod))
         };
         Seen {
             pods: (0..).zip(pods.chars()).filter_map(pod).collect(),
@@ -383,7 +385,8 @@ mod tests {
             (remove("c2"), done(), Some('a'), "{2: Added}"),
             (add(), done(), None, "{}"),
         ] {
-            let replacing: Vec<(i32, char)> = replacing.into_iter().map(|it| (2, it)).collect();
+            let replacing: Vec<(i32, char)> =
+                replacing.into_iter().map(|state| (2, state)).collect();
             let job = |end| {
                 let operation = operation.clone();
                 let job = Some(SeenJob { operation, end });

@@ -37,8 +37,11 @@ pub(crate) fn report(
         .status(&status)
         .conditions(conditions)
         .events(events);
-    let leaving = observation.leaving.values().map(|pod| pod.left);
-    let leaving = leaving.filter(|left| !left.is_zero());
+    let leaving = observation
+        .leaving
+        .values()
+        .map(|pod| pod.left)
+        .filter(|left| !left.is_zero());
     report.requeue = leaving.chain(step.requeue).min();
     report
 }
@@ -80,8 +83,9 @@ impl<'a> View<'a> {
 
     fn current_version(&self) -> Option<Version> {
         let record = self.step.record.as_ref();
-        let recorded = record.and_then(|record| record.version);
-        recorded.or_else(|| self.observation.current_version())
+        record
+            .and_then(|record| record.version)
+            .or_else(|| self.observation.current_version())
     }
 
     fn is_formed(&self) -> bool {
@@ -101,7 +105,7 @@ impl<'a> View<'a> {
             version: pods
                 .get(&ordinal)
                 .and_then(|pod| pod.version)
-                .map(|it| it.to_string()),
+                .map(|version| version.to_string()),
         };
         let members = self.step.record.as_ref().map(|record| &record.members);
         let listed: BTreeSet<i32> = members
@@ -113,10 +117,11 @@ impl<'a> View<'a> {
         // A Service of such a name can lead to the Pods of another owner.
         let missing = &self.observation.missing_services;
         let client = self.cluster.client_service();
-        let own = members.filter(|_| missing.iter().all(|it| it != self.cluster.name));
+        let own = members.filter(|_| missing.iter().all(|name| name != self.cluster.name));
         let endpoints = Endpoints {
             client: (!missing.contains(&client)).then(|| {
-                let (scheme, namespace) = (self.cluster.scheme(), self.cluster.namespace);
+                let scheme = self.cluster.scheme();
+                let namespace = self.cluster.namespace;
                 format!("{scheme}://{client}.{namespace}.svc:2379")
             }),
             members: own
@@ -134,8 +139,10 @@ impl<'a> View<'a> {
             cluster_formed: self.is_formed() || self.observation.was_formed,
             members: listed.into_iter().map(member).collect(),
             image: Some(self.cluster.image.clone()),
-            current_version: self.current_version().map(|it| it.to_string()),
-            target_version: self.cluster.target.map(|it| it.to_string()),
+            current_version: self
+                .current_version()
+                .map(|current_version| current_version.to_string()),
+            target_version: self.cluster.target.map(|version| version.to_string()),
             endpoints: Some(endpoints),
             warnings: self.warnings(),
         }
@@ -190,7 +197,8 @@ impl<'a> View<'a> {
         }
         let ready = self.observation.ready();
         let mut down = record.members.difference(&ready);
-        let (one, more) = (down.next(), down.next());
+        let one = down.next();
+        let more = down.next();
         let is_replaced = |ordinal: &i32| match self.observation.pods.get(ordinal) {
             Some(pod) => members::is_updated(self.observation, pod),
             None => *ordinal >= members::observed_partition(self.observation),

@@ -21,16 +21,21 @@ pub(crate) fn partition(members: &BTreeSet<i32>, pods: &BTreeMap<i32, RollingPod
     let replicas = members.last().map_or(0, |top| top + 1);
     let is_ready = |ordinal: &i32| pods.get(ordinal).is_some_and(|pod| pod.is_ready);
     let is_safe = |partition: &i32| {
-        let replaced = pods.range(partition..).filter(|(_, pod)| !pod.is_updated);
-        let mut votes = replaced.filter(|(_, pod)| pod.is_ready);
+        let mut votes = pods
+            .range(partition..)
+            .filter(|(_, pod)| !pod.is_updated)
+            .filter(|(_, pod)| pod.is_ready);
         match (votes.next(), votes.next()) {
             (None, _) => true,
             (Some((one, _)), None) => members.iter().all(|other| other == one || is_ready(other)),
             _ => false,
         }
     };
-    let steps = (0..=replicas).rev().take_while(is_safe);
-    steps.last().unwrap_or(replicas)
+    (0..=replicas)
+        .rev()
+        .take_while(is_safe)
+        .last()
+        .unwrap_or(replicas)
 }
 
 #[cfg(test)]
@@ -85,8 +90,8 @@ mod tests {
             ("O", 0),
         ] {
             let count = i32::try_from(states.len()).unwrap();
-            let found = partition(&(0..count).collect(), &pods(states));
-            assert_eq!(found, expected, "{states}");
+            let actual = partition(&(0..count).collect(), &pods(states));
+            assert_eq!(actual, expected, "{states}");
         }
     }
 
@@ -142,32 +147,32 @@ mod tests {
         ) {
             let pods = (0..size).map(|ordinal| (ordinal, (0, true))).collect();
             let mut cluster = Cluster { pods, template: 0, partition: 0 };
-            let mut wanted = 0;
+            let mut expected = 0;
             for (what, ordinal) in schedule {
                 let pod = cluster.pods.get_mut(&(ordinal % size)).unwrap();
                 match what {
-                    0 => wanted += 1,
+                    0 => expected += 1,
                     1 => {
                         pod.1 = false;
-                        cluster.pass(wanted);
+                        cluster.pass(expected);
                     }
-                    2 | 3 => cluster.pass(wanted),
+                    2 | 3 => cluster.pass(expected),
                     4 | 5 => prop_assert!(cluster.control(), "{cluster:?}"),
                     _ => {
                         pod.1 = true;
-                        cluster.pass(wanted);
+                        cluster.pass(expected);
                     }
                 }
             }
             // Every schedule converges when the members recover.
             for _ in 0..=2 * size {
                 cluster.pods.values_mut().for_each(|pod| pod.1 = true);
-                cluster.pass(wanted);
+                cluster.pass(expected);
                 prop_assert!(cluster.control(), "{cluster:?}");
             }
             cluster.pods.values_mut().for_each(|pod| pod.1 = true);
-            cluster.pass(wanted);
-            prop_assert!(cluster.pods.values().all(|pod| pod.0 == wanted), "{cluster:?}");
+            cluster.pass(expected);
+            prop_assert!(cluster.pods.values().all(|pod| pod.0 == expected), "{cluster:?}");
             prop_assert_eq!(cluster.partition, 0);
         }
     }

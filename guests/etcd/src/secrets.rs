@@ -26,21 +26,26 @@ impl Secrets {
     pub(crate) fn new(name: &str, tls: Option<&Tls>) -> Self {
         let or_issued =
             |given: &Option<String>, plane| given.clone().unwrap_or_else(|| issued(name, plane));
-        let peer = tls.and_then(|it| it.peer.as_ref()).map(|it| {
-            let certificate = or_issued(&it.secret_name, "peer");
+        let peer = tls.and_then(|tls| tls.peer.as_ref()).map(|peer| {
+            let certificate = or_issued(&peer.secret_name, "peer");
             PeerSecrets {
-                authority: it.trusted_ca.clone().unwrap_or_else(|| certificate.clone()),
+                authority: peer
+                    .trusted_ca
+                    .clone()
+                    .unwrap_or_else(|| certificate.clone()),
                 certificate,
             }
         });
-        let client = tls.and_then(|it| it.client.as_ref()).map(|it| {
-            let source = it.cert_manager.as_ref();
-            let source = source.and_then(|it| it.client_issuer_ref.as_ref());
-            let issued = source.map(|_| issued(name, "client"));
+        let client = tls.and_then(|tls| tls.client.as_ref()).map(|client_tls| {
+            let issued = client_tls
+                .cert_manager
+                .as_ref()
+                .and_then(|cert_manager| cert_manager.client_issuer_ref.as_ref())
+                .map(|_| issued(name, "client"));
             ClientSecrets {
-                server: or_issued(&it.server, "server"),
-                trusted_ca: it.trusted_ca.clone().or_else(|| issued.clone()),
-                client: it.client.clone().or(issued),
+                server: or_issued(&client_tls.server, "server"),
+                trusted_ca: client_tls.trusted_ca.clone().or_else(|| issued.clone()),
+                client: client_tls.client.clone().or(issued),
             }
         });
         Self { peer, client }

@@ -153,8 +153,10 @@ fn begin(cluster: &Cluster<'_>, observation: &Observation) -> Step {
 
 /// The claims of members that were made for another parent.
 fn stale(cluster: &Cluster<'_>, observation: &Observation, members: i32) -> Vec<String> {
-    let claims = observation.claims.range(..members);
-    let foreign = claims.filter(|(_, claim)| !claim.is_ours);
+    let foreign = observation
+        .claims
+        .range(..members)
+        .filter(|(_, claim)| !claim.is_ours);
     foreign
         .map(|(ordinal, _)| cluster.claim(*ordinal))
         .collect()
@@ -167,11 +169,17 @@ fn lost_claims(
     members: &BTreeSet<i32>,
 ) -> Option<Vec<String>> {
     let ready = observation.ready();
-    let is_missing = |it: &&i32| !observation.claims.contains_key(it) && !ready.contains(it);
+    let is_missing =
+        |ordinal: &&i32| !observation.claims.contains_key(ordinal) && !ready.contains(ordinal);
     let missing: Vec<&i32> = members.iter().filter(is_missing).collect();
-    let kept = members.len() - missing.len();
-    let is_lost = cluster.is_persistent() && kept < quorum(members.len());
-    is_lost.then(|| missing.into_iter().map(|it| cluster.claim(*it)).collect())
+    let remaining = members.len() - missing.len();
+    let is_lost = cluster.is_persistent() && remaining < quorum(members.len());
+    is_lost.then(|| {
+        missing
+            .into_iter()
+            .map(|ordinal| cluster.claim(*ordinal))
+            .collect()
+    })
 }
 
 /// The step of a cluster that adopts the data of an earlier one, whose members are those of the claims.
@@ -202,9 +210,10 @@ fn adopted(cluster: &Cluster<'_>, observation: &Observation) -> Step {
 /// The step that restores the record of a cluster whose ConfigMap was deleted.
 fn reconstruct(cluster: &Cluster<'_>, observation: &Observation) -> Step {
     let replicas = observation.replicas();
-    let numbers = [observation.members.unwrap_or_default(), replicas];
-    let count = numbers.into_iter().find(|it| *it > 0);
-    let count = count.unwrap_or(cluster.spec.size);
+    let count = [observation.members.unwrap_or_default(), replicas]
+        .into_iter()
+        .find(|count| *count > 0)
+        .unwrap_or(cluster.spec.size);
     if count == 0 {
         return Step::of(Stage::Paused);
     }
@@ -299,10 +308,10 @@ fn form(
         .as_ref()
         .map_or(0, |begin| begin.0.as_millisecond());
     let now = i64::try_from(host.now_ms()).unwrap_or(i64::MAX);
-    let left = begin.saturating_add(deadline).saturating_sub(now);
-    match u64::try_from(left) {
-        Ok(left) if left > 0 => Step {
-            requeue: Some(Duration::from_millis(left)),
+    let remaining_ms = begin.saturating_add(deadline).saturating_sub(now);
+    match u64::try_from(remaining_ms) {
+        Ok(remaining_ms) if remaining_ms > 0 => Step {
+            requeue: Some(Duration::from_millis(remaining_ms)),
             ..step
         },
         _ if ready_founders >= quorum(record.members.len()) => formed(template, step, record),
@@ -338,7 +347,8 @@ fn admitting_founders(
 /// The step of a cluster whose quorum is ready. Founders that have never been ready are members of etcd already, and their
 /// Pods may still start without data.
 fn formed(template: &Template<'_>, step: Step, record: &Record) -> Step {
-    let (cluster, observation) = (template.cluster, template.observation);
+    let cluster = template.cluster;
+    let observation = template.observation;
     let pods = record.members.iter().filter_map(|ordinal| {
         let pod = observation.pods.get(ordinal)?;
         Some((*ordinal, pod.uid.clone()))
@@ -362,7 +372,8 @@ fn formed(template: &Template<'_>, step: Step, record: &Record) -> Step {
 
 /// The record of a formed cluster with the facts that its ready members confirm.
 fn confirmed(template: &Template<'_>, record: Record) -> Record {
-    let (cluster, observation) = (template.cluster, template.observation);
+    let cluster = template.cluster;
+    let observation = template.observation;
     let ready = observation.ready();
     let pod = |ordinal| {
         let pod = observation.pods.get(&ordinal)?;
@@ -432,15 +443,15 @@ fn run(
         }
         next => next,
     };
-    let left = left(cluster, observation, host);
+    let remaining = remaining_empty_wait(cluster, observation, host);
     Step {
         record: match &replacement {
             Next::Write(record) => Some(record.clone()),
             _ => Some(record),
         },
         replacement,
-        is_late: left == Some(Duration::ZERO),
-        requeue: [requeue, left.filter(|it| !it.is_zero())]
+        is_late: remaining == Some(Duration::ZERO),
+        requeue: [requeue, remaining.filter(|duration| !duration.is_zero())]
             .into_iter()
             .flatten()
             .min(),
@@ -449,10 +460,17 @@ fn run(
 }
 
 /// The time that is left to the oldest Pod of the present template that is not ready; none if all are.
-fn left(cluster: &Cluster<'_>, observation: &Observation, host: &dyn Host) -> Option<Duration> {
-    let pods = observation.pods.values();
-    let waiting = pods.filter(|pod| !pod.is_ready && members::is_updated(observation, pod));
-    let since = waiting.map(|pod| pod.created_ms).min()?;
+fn remaining_empty_wait(
+    cluster: &Cluster<'_>,
+    observation: &Observation,
+    host: &dyn Host,
+) -> Option<Duration> {
+    let since = observation
+        .pods
+        .values()
+        .filter(|pod| !pod.is_ready && members::is_updated(observation, pod))
+        .map(|pod| pod.created_ms)
+        .min()?;
     let deadline = u64::try_from(cluster.spec.progress_deadline_seconds).unwrap_or_default();
     let passed = Duration::from_millis(host.now_ms().saturating_sub(since));
     Some(Duration::from_secs(deadline).saturating_sub(passed))
@@ -472,25 +490,24 @@ fn seen(
     let mut pods = BTreeMap::new();
     for (ordinal, pod) in &observation.pods {
         let is_admitted = record.admitted.get(ordinal) == Some(&pod.uid);
-        let waiting = pod.waiting_since_ms.filter(|_| !is_admitted);
-        let left = waiting.map(|since| {
+        let remaining = pod.waiting_since_ms.filter(|_| !is_admitted).map(|since| {
             let waited = Duration::from_millis(now_ms().saturating_sub(since));
             EMPTY_AFTER.saturating_sub(waited)
         });
-        let soon = left.filter(|left| !left.is_zero());
+        let soon = remaining.filter(|remaining| !remaining.is_zero());
         requeue = [requeue, soon].into_iter().flatten().min();
         let pod = SeenPod {
             uid: pod.uid.clone(),
             is_ready: pod.is_ready,
-            is_empty: left.is_some_and(|left| left.is_zero()),
+            is_empty: remaining.is_some_and(|remaining| remaining.is_zero()),
         };
         pods.insert(*ordinal, pod);
     }
-    let seen = Seen {
+    let facts = Seen {
         pods,
         job: jobs.job,
         is_pausing: jobs.is_pausing,
         is_surveyed: jobs.is_surveyed,
     };
-    (seen, requeue)
+    (facts, requeue)
 }

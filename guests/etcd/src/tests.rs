@@ -551,8 +551,9 @@ fn names_of_flags_are_plain() {
             .is_err()
     };
     let refused = |name: &str| {
-        let answer = Plugin::reconcile(&TestRequest::new(&with(name)).build(), &host());
-        answer.err().map(|fault| fault.message)
+        Plugin::reconcile(&TestRequest::new(&with(name)).build(), &host())
+            .err()
+            .map(|fault| fault.message)
     };
     for name in ["heartbeat-interval", "snapshot-count", "max-wals"] {
         assert!(!broken(name), "{name}");

@@ -55,56 +55,67 @@ fn client<'a>(cluster: &'a Cluster<'_>) -> Option<&'a ClientSecrets> {
 /// The Secrets that members and Jobs mount, with the keys that they must have: those that the user names, and those that
 /// cert-manager writes.
 pub(crate) fn references(cluster: &Cluster<'_>) -> (References, References) {
-    let (peer, client) = (peer(cluster), client(cluster));
+    let peer = peer(cluster);
+    let client = client(cluster);
     let all = [
-        peer.map(|it| (&it.certificate, &CERTIFICATE[..])),
-        peer.map(|it| (&it.authority, &AUTHORITY[..])),
-        client.map(|it| (&it.server, &CERTIFICATE[..])),
-        client.map(|it| (&it.server, &AUTHORITY[..])),
-        client.and_then(|it| Some((it.trusted_ca.as_ref()?, &AUTHORITY[..]))),
-        client.and_then(|it| Some((it.client.as_ref()?, &CERTIFICATE[..]))),
+        peer.map(|peer| (&peer.certificate, &CERTIFICATE[..])),
+        peer.map(|peer| (&peer.authority, &AUTHORITY[..])),
+        client.map(|client| (&client.server, &CERTIFICATE[..])),
+        client.map(|client| (&client.server, &AUTHORITY[..])),
+        client.and_then(|client| Some((client.trusted_ca.as_ref()?, &AUTHORITY[..]))),
+        client.and_then(|client| Some((client.client.as_ref()?, &CERTIFICATE[..]))),
     ];
-    let issued: BTreeSet<String> = Certificate::all(cluster).map(|it| it.name).collect();
+    let issued: BTreeSet<String> = Certificate::all(cluster)
+        .map(|certificate| certificate.name)
+        .collect();
     let of = |is_issued: bool| {
-        let chosen = all.iter().flatten();
-        let chosen = chosen.filter(|(name, _)| issued.contains(*name) == is_issued);
-        chosen.fold(References::new(), |all, (name, keys)| {
-            all.secret(name, keys.iter().copied())
-        })
+        all.iter()
+            .flatten()
+            .filter(|(name, _)| issued.contains(*name) == is_issued)
+            .fold(References::new(), |all, (name, keys)| {
+                all.secret(name, keys.iter().copied())
+            })
     };
     (of(false), of(true))
 }
 
 /// Returns true if Jobs mount this Secret and members do not.
 pub(crate) fn is_of_jobs_only(cluster: &Cluster<'_>, name: &str) -> bool {
-    let (peer, client) = (peer(cluster), client(cluster));
-    let of_peer = peer.is_some_and(|it| it.certificate == name || it.authority == name);
-    let of_client =
-        client.is_some_and(|it| it.server == name || it.trusted_ca.as_deref() == Some(name));
-    let of_jobs = client.and_then(|it| it.client.as_deref()) == Some(name);
+    let peer = peer(cluster);
+    let client = client(cluster);
+    let of_peer = peer.is_some_and(|peer| peer.certificate == name || peer.authority == name);
+    let of_client = client
+        .is_some_and(|client| client.server == name || client.trusted_ca.as_deref() == Some(name));
+    let of_jobs = client.and_then(|client| client.client.as_deref()) == Some(name);
     of_jobs && !of_peer && !of_client
 }
 
 /// The Secrets that Jobs mount.
 pub(crate) fn secrets_of_jobs<'a>(cluster: &'a Cluster<'_>) -> impl Iterator<Item = &'a str> {
     let client = client(cluster);
-    let server = client.map(|it| &*it.server);
+    let server = client.map(|client| &*client.server);
     server
         .into_iter()
-        .chain(client.and_then(|it| it.client.as_deref()))
+        .chain(client.and_then(|client| client.client.as_deref()))
 }
 
 /// The Secrets whose authority the members trust.
 fn authorities<'a>(cluster: &'a Cluster<'_>) -> BTreeSet<&'a str> {
-    let client = client(cluster).and_then(|it| it.trusted_ca.as_deref());
-    let peer = peer(cluster).map(|it| &*it.authority);
-    peer.into_iter().chain(client).collect()
+    let client = client(cluster).and_then(|client| client.trusted_ca.as_deref());
+    peer(cluster)
+        .map(|peer| &*peer.authority)
+        .into_iter()
+        .chain(client)
+        .collect()
 }
 
 /// Returns true if a change of an authority restarts the members.
 pub(crate) fn restarts(cluster: &Cluster<'_>) -> bool {
-    let tls = cluster.spec.tls.as_ref();
-    tls.is_some_and(|it| it.on_change == OnChange::Restart)
+    cluster
+        .spec
+        .tls
+        .as_ref()
+        .is_some_and(|tls| tls.on_change == OnChange::Restart)
 }
 
 /// Returns true if the plugin sees no keys of a Secret, because the grant is one of metadata.
@@ -123,10 +134,13 @@ pub(crate) fn authority_hash<'a>(
         return None;
     }
     let names = authorities(cluster);
-    let found = secrets.filter(|it| names.contains(it.name()) && it.has(AUTHORITY[0]));
-    let lines: Vec<String> = found.flat_map(|it| it.hash_lines_for(&AUTHORITY)).collect();
+    let bundles =
+        secrets.filter(|secret| names.contains(secret.name()) && secret.has(AUTHORITY[0]));
+    let lines: Vec<String> = bundles
+        .flat_map(|secret| secret.lines_of(&AUTHORITY))
+        .collect();
     if lines.len() < names.len() {
-        return running.and_then(|it| it.annotation(AUTHORITY_HASH).map(str::to_owned));
+        return running.and_then(|running| running.annotation(AUTHORITY_HASH).map(str::to_owned));
     }
     (!lines.is_empty()).then(|| hash_lines(lines))
 }
@@ -150,25 +164,29 @@ pub(crate) fn flags(cluster: &Cluster<'_>) -> Vec<String> {
             "--key-file=/etc/etcd/pki/server/cert/tls.key",
         ],
     };
-    let trusted: &[&str] = match client.and_then(|it| it.trusted_ca.as_ref()) {
+    let trusted: &[&str] = match client.and_then(|client| client.trusted_ca.as_ref()) {
         None => &[],
         Some(_) => &[
             "--trusted-ca-file=/etc/etcd/pki/client/ca/ca.crt",
             "--client-cert-auth",
         ],
     };
-    let flags = [peer, server, trusted].concat();
-    flags.into_iter().map(str::to_owned).collect()
+    [peer, server, trusted]
+        .concat()
+        .into_iter()
+        .map(str::to_owned)
+        .collect()
 }
 
 /// The volumes of a member and their mounts.
 pub(crate) fn of_member(cluster: &Cluster<'_>) -> (Vec<Volume>, Vec<VolumeMount>) {
-    let (peer, client) = (peer(cluster), client(cluster));
+    let peer = peer(cluster);
+    let client = client(cluster);
     let of_peer = |volume, path, keys, secret: fn(&PeerSecrets) -> &str| {
-        peer.map(|it| Files {
+        peer.map(|peer| Files {
             volume,
             path,
-            secret: secret(it),
+            secret: secret(peer),
             keys,
         })
     };
@@ -177,25 +195,25 @@ pub(crate) fn of_member(cluster: &Cluster<'_>) -> (Vec<Volume>, Vec<VolumeMount>
             "peer-certificate",
             "/etc/etcd/pki/peer/cert",
             &CERTIFICATE[..],
-            |it| &it.certificate,
+            |secrets| &secrets.certificate,
         ),
         of_peer(
             "peer-trusted-ca-certificate",
             "/etc/etcd/pki/peer/ca",
             &AUTHORITY[..],
-            |it| &it.authority,
+            |secrets| &secrets.authority,
         ),
-        client.map(|it| Files {
+        client.map(|client| Files {
             volume: "server-certificate",
             path: "/etc/etcd/pki/server/cert",
-            secret: &it.server,
+            secret: &client.server,
             keys: &CERTIFICATE,
         }),
-        client.and_then(|it| {
+        client.and_then(|client| {
             Some(Files {
                 volume: "client-trusted-ca-certificate",
                 path: "/etc/etcd/pki/client/ca",
-                secret: it.trusted_ca.as_ref()?,
+                secret: client.trusted_ca.as_ref()?,
                 keys: &AUTHORITY,
             })
         }),
@@ -206,17 +224,17 @@ pub(crate) fn of_member(cluster: &Cluster<'_>) -> (Vec<Volume>, Vec<VolumeMount>
 pub(crate) fn of_job(cluster: &Cluster<'_>) -> (Vec<Volume>, Vec<VolumeMount>) {
     let client = client(cluster);
     mounted([
-        client.map(|it| Files {
+        client.map(|client| Files {
             volume: "server-ca-certificate",
             path: "/etc/etcd/pki/server/ca",
-            secret: &it.server,
+            secret: &client.server,
             keys: &AUTHORITY,
         }),
-        client.and_then(|it| {
+        client.and_then(|client| {
             Some(Files {
                 volume: "client-certificate",
                 path: "/etc/etcd/pki/client/cert",
-                secret: it.client.as_ref()?,
+                secret: client.client.as_ref()?,
                 keys: &CERTIFICATE,
             })
         }),
@@ -227,13 +245,15 @@ pub(crate) fn of_job(cluster: &Cluster<'_>) -> (Vec<Volume>, Vec<VolumeMount>) {
 pub(crate) fn variables(cluster: &Cluster<'_>) -> Vec<EnvVar> {
     let client = client(cluster);
     let authority = client.map(|_| ("ETCDCTL_CACERT", "/etc/etcd/pki/server/ca/ca.crt"));
-    let presented = client.and_then(|it| it.client.as_ref());
-    let own = presented.map(|_| {
+    let own = client.and_then(|client| client.client.as_ref()).map(|_| {
         [
             ("ETCDCTL_CERT", "/etc/etcd/pki/client/cert/tls.crt"),
             ("ETCDCTL_KEY", "/etc/etcd/pki/client/cert/tls.key"),
         ]
     });
-    let all = authority.into_iter().chain(own.into_iter().flatten());
-    all.map(|(name, path)| pod::variable(name, path)).collect()
+    authority
+        .into_iter()
+        .chain(own.into_iter().flatten())
+        .map(|(name, path)| pod::variable(name, path))
+        .collect()
 }

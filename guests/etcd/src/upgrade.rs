@@ -24,7 +24,7 @@ pub(crate) fn stated<'a>(cluster: Cluster<'a>, observation: &Observation) -> Clu
         return cluster;
     };
     let tagged = Version::of_image(image);
-    if image == cluster.image || tagged.is_some_and(|it| needs_snapshots(current, it)) {
+    if image == cluster.image || tagged.is_some_and(|version| needs_snapshots(current, version)) {
         return cluster;
     }
     let preparing = Cluster {

@@ -36,7 +36,8 @@ pub(crate) fn spec(
         check_image("spec.image", image, &limits.images)?;
     }
     flags::check(&cluster.spec.options, &limits.options)?;
-    let (secrets, running) = (&observation.pull_secrets, observation.running.as_ref());
+    let secrets = &observation.pull_secrets;
+    let running = observation.running.as_ref();
     check_pull_secrets(request, limits.references, secrets, running)?;
     certificates(request, cluster, observation)?;
     issued(request, cluster, observation)?;
@@ -45,12 +46,12 @@ pub(crate) fn spec(
     if let Some(resources) = &cluster.spec.resources {
         check_resources("spec.resources", resources)?;
     }
-    if let Some(given) = &cluster.spec.pod_template {
-        given.check("spec.podTemplate", &limits.pod_template())?;
+    if let Some(template) = &cluster.spec.pod_template {
+        template.check("spec.podTemplate", &limits.pod_template())?;
     }
     services(cluster)?;
-    if let Some(given) = &cluster.spec.inspection {
-        Cron::parse(&given.schedule)
+    if let Some(inspection) = &cluster.spec.inspection {
+        Cron::parse(&inspection.schedule)
             .map_err(|problem| format!("spec.inspection.schedule: {problem}"))?;
     }
     certificate_keys(cluster, observation)?;
@@ -68,17 +69,21 @@ fn certificates(
     observation: &Observation,
 ) -> Result<(), String> {
     let may_miss = |name: &str| {
-        let running = observation.running.as_ref();
-        running.is_some_and(|it| it.names_secret(name) || tls::is_of_jobs_only(cluster, name))
+        observation.running.as_ref().is_some_and(|running| {
+            running.names_secret(name) || tls::is_of_jobs_only(cluster, name)
+        })
     };
-    let (scope, found) = (cluster.config.tenants.references, &observation.certificates);
-    check_pod_secrets("spec.tls", request, scope, found, may_miss)
+    let scope = cluster.config.tenants.references;
+    let certificates = &observation.certificates;
+    check_pod_secrets("spec.tls", request, scope, certificates, may_miss)
 }
 
 /// Checks the keys of the Secrets with certificates before the first start, and that the plugin may see their changes.
 fn certificate_keys(cluster: &Cluster<'_>, observation: &Observation) -> Result<(), String> {
     let certificates = &observation.certificates;
-    let mut hidden = observation.secrets().filter(|it| tls::is_hidden(it));
+    let mut hidden = observation
+        .secrets()
+        .filter(|secret| tls::is_hidden(secret));
     if let Some(secret) = hidden.next() {
         if tls::restarts(cluster) {
             return Err(format!(
@@ -121,7 +126,8 @@ fn issued(
 /// Checks the options of the Services: load balancers and ports of nodes reach beyond the cluster, and controllers of clouds
 /// obey annotations.
 fn services(cluster: &Cluster<'_>) -> Result<(), String> {
-    let (spec, limits) = (cluster.spec, &cluster.config.tenants);
+    let spec = cluster.spec;
+    let limits = &cluster.config.tenants;
     for (field, given) in [
         ("headlessService", &spec.headless_service.annotations),
         ("clientService", &spec.client_service.annotations),
@@ -133,8 +139,11 @@ fn services(cluster: &Cluster<'_>) -> Result<(), String> {
     }
     let named = |type_: &ServiceType| type_.as_str().to_owned();
     let listed: Vec<String> = limits.service_types.iter().map(named).collect();
-    let given = spec.client_service.type_.as_ref();
-    let stated = given.filter(|type_| **type_ != ServiceType::ClusterIp);
+    let stated = spec
+        .client_service
+        .type_
+        .as_ref()
+        .filter(|type_| **type_ != ServiceType::ClusterIp);
     check_listed(
         "spec.clientService.type",
         "tenants.serviceTypes",
@@ -149,8 +158,10 @@ fn storage_size(cluster: &Cluster<'_>) -> Result<(), String> {
     let Some(amount) = Amount::parse(size) else {
         return Err(format!("spec.storage.size: \"{size}\" is not a quantity"));
     };
-    let quota = cluster.spec.quota_backend_bytes;
-    let quota = quota.and_then(|bytes| Amount::parse(&bytes.to_string()));
+    let quota = cluster
+        .spec
+        .quota_backend_bytes
+        .and_then(|bytes| Amount::parse(&bytes.to_string()));
     if quota.is_some_and(|quota| quota > amount) {
         return Err(format!(
             "spec.quotaBackendBytes: it is larger than storage.size, {size}, so the disk would be full before etcd rejects \
@@ -175,9 +186,13 @@ fn medium(cluster: &Cluster<'_>) -> Result<(), String> {
             spec.size
         ));
     }
-    let bytes = |size: &Quantity| Amount::from_quantity(size).and_then(Amount::floor);
-    let limits = spec.resources.as_ref().and_then(|it| it.limits.as_ref());
-    let limit = limits.and_then(|it| it.get("memory")).and_then(bytes);
+    let bytes = |size: &Quantity| Amount::of(size).and_then(Amount::floor);
+    let limit = spec
+        .resources
+        .as_ref()
+        .and_then(|resources| resources.limits.as_ref())
+        .and_then(|limits| limits.get("memory"))
+        .and_then(bytes);
     if medium == Medium::Memory
         && let (Some(limit), Some(size)) = (limit, bytes(&spec.storage.size))
         && limit < size.saturating_add(MEMORY_BYTES_BESIDE_DATA)
@@ -242,5 +257,12 @@ fn claims(
         .iter()
         .filter(|(ordinal, _)| is_used(ordinal));
     used.map(|(_, claim)| &claim.metadata)
-        .try_for_each(|it| check_reference(request, cluster.config.tenants.references, "claim", it))
+        .try_for_each(|metadata| {
+            check_reference(
+                request,
+                cluster.config.tenants.references,
+                "claim",
+                metadata,
+            )
+        })
 }

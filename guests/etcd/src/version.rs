@@ -41,7 +41,7 @@ impl Release {
     /// build of the version.
     fn parse(text: &str) -> Self {
         let text = text.trim_start_matches('-').to_ascii_lowercase();
-        let is_letter = |it: &char| it.is_ascii_alphabetic();
+        let is_letter = |c: &char| c.is_ascii_alphabetic();
         let word: String = text.chars().take_while(is_letter).collect();
         let mut stages = Stage::ALL.iter();
         let Some((stage, _)) = stages.find(|(_, name)| *name == word) else {
@@ -54,7 +54,7 @@ impl Release {
 }
 
 fn leading_digits(text: &str) -> &str {
-    let end = text.find(|it: char| !it.is_ascii_digit());
+    let end = text.find(|c: char| !c.is_ascii_digit());
     &text[..end.unwrap_or(text.len())]
 }
 
@@ -70,8 +70,7 @@ impl Version {
 
     /// Parses a text that starts with three numbers, after an optional `v`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let text = text.strip_prefix('v').unwrap_or(text);
-        let mut parts = text.splitn(3, '.');
+        let mut parts = text.strip_prefix('v').unwrap_or(text).splitn(3, '.');
         let major = parts.next()?.parse().ok()?;
         let minor = parts.next()?.parse().ok()?;
         let rest = parts.next()?;
@@ -116,8 +115,8 @@ impl std::fmt::Display for Version {
         let Release::Before(stage, number) = self.release else {
             return Ok(());
         };
-        let name = Stage::ALL.iter().find(|(it, _)| *it == stage);
-        write!(f, "-{}", name.map_or("", |it| it.1))?;
+        let name = Stage::ALL.iter().find(|(other, _)| *other == stage);
+        write!(f, "-{}", name.map_or("", |entry| entry.1))?;
         number.map_or(Ok(()), |number| write!(f, ".{number}"))
     }
 }
@@ -141,7 +140,8 @@ pub(crate) fn check_upgrade(field: &str, current: Version, target: Version) -> R
     }
     if is_next_minor {
         let mut least = UPGRADE_FROM.iter();
-        let least = least.find(|it| (it.major, it.minor) == (current.major, current.minor));
+        let least =
+            least.find(|version| (version.major, version.minor) == (current.major, current.minor));
         return match least {
             Some(least) if current < *least => Err(format!(
                 "{field}: upgrade from {current} to {target} is not allowed, go to {least} or later first"

@@ -142,9 +142,11 @@ pub(crate) fn check(arguments: &[String], listed: &[String]) -> Result<(), Strin
                 "{PATH}: {name} has a field of its own, or would break the probes: leave it out"
             ));
         }
-        let known = OPTIONS.iter().find(|it| it.0 == name || it.1 == name);
+        let entry = OPTIONS
+            .iter()
+            .find(|option| option.0 == name || option.1 == name);
         let is_extended = EXTENDED.contains(&name);
-        if known.is_none() && !is_extended {
+        if entry.is_none() && !is_extended {
             check_listed(PATH, "tenants.extraArgs", [&name.to_owned()], listed)?;
             // The value of an option that takes one; memcached ignores it after any other.
             if joined.is_none() {
@@ -152,7 +154,7 @@ pub(crate) fn check(arguments: &[String], listed: &[String]) -> Result<(), Strin
             }
             continue;
         }
-        let takes_none = known.is_some_and(|it| it.2 == Form::Nothing);
+        let takes_none = entry.is_some_and(|option| option.2 == Form::Nothing);
         let value = match joined {
             None if takes_none => "",
             None => arguments
@@ -160,8 +162,8 @@ pub(crate) fn check(arguments: &[String], listed: &[String]) -> Result<(), Strin
                 .ok_or_else(|| format!("{PATH}: {name} needs a value, as the next item"))?,
             Some(value) => value,
         };
-        match known {
-            Some(known) => check_value(name, known.2, value)?,
+        match entry {
+            Some(entry) => check_value(name, entry.2, value)?,
             None => {
                 for option in value.split(',') {
                     check_extended(option, listed)?;
@@ -177,8 +179,10 @@ pub(crate) fn check(arguments: &[String], listed: &[String]) -> Result<(), Strin
 /// Checks the options in the values of `-o` that exclude each other.
 fn check_together(extended: &BTreeMap<&str, &str>) -> Result<(), String> {
     let percent = |name: &str, default: u32| {
-        let given = extended.get(name).and_then(|value| value.parse().ok());
-        given.unwrap_or(default)
+        extended
+            .get(name)
+            .and_then(|value| value.parse().ok())
+            .unwrap_or(default)
     };
     if percent("hot_lru_pct", 20) + percent("warm_lru_pct", 40) > 80 {
         return Err(format!(
@@ -196,7 +200,7 @@ fn check_together(extended: &BTreeMap<&str, &str>) -> Result<(), String> {
 /// Checks one of the options in the value of `-o`.
 fn check_extended(option: &str, listed: &[String]) -> Result<(), String> {
     let (name, value) = option.split_once('=').unwrap_or((option, ""));
-    match EXTENDED_OPTIONS.iter().find(|it| it.0 == name) {
+    match EXTENDED_OPTIONS.iter().find(|option| option.0 == name) {
         Some((_, form)) => check_value(name, *form, value),
         None => check_listed(PATH, "tenants.extraArgs", [&name.to_owned()], listed),
     }

@@ -89,7 +89,8 @@ impl Member {
     /// The cause for which the Pod is not ready; none if it is, or if none is known.
     fn cause(&self) -> Option<String> {
         let mut conditions = self.status.conditions.iter();
-        if let Some(scheduled) = conditions.find(|it| it.is("PodScheduled", "False")) {
+        if let Some(scheduled) = conditions.find(|condition| condition.is("PodScheduled", "False"))
+        {
             return Some(format!("{}: {}", scheduled.reason, scheduled.message));
         }
         let mut containers = self.status.container_statuses.iter();

@@ -30,8 +30,10 @@ impl Observation {
         let workload = Workload::find::<Deployment>(&request.children, request.name())?;
         let selector = labels::selector_text(&pool.labels);
         let pods = members(host.list_as("v1", "Pod", Some(request.namespace()), &selector)?);
-        let failure = workload.as_ref().and_then(Workload::replica_failure);
-        let cause = failure.map(ToOwned::to_owned);
+        let cause = workload
+            .as_ref()
+            .and_then(Workload::replica_failure)
+            .map(ToOwned::to_owned);
         Ok(Self {
             cause: cause.or_else(|| pods::cause(&pods)),
             workload,
@@ -41,8 +43,10 @@ impl Observation {
 
     /// The port that clients are to use: a new one only when all Pods listen on it.
     pub(crate) fn port(&self, request: &Request, pool: &Pool<'_>, template: &TemplateHash) -> i32 {
-        let service = request.children.find::<Service>(request.name());
-        let port = service.and_then(|it| it.object().pointer("/spec/ports/0/port")?.as_i64());
+        let port = request
+            .children
+            .find::<Service>(request.name())
+            .and_then(|child| child.object().pointer("/spec/ports/0/port")?.as_i64());
         let announced = port.and_then(|port| i32::try_from(port).ok());
         let is_listening = pool.size() == 0 || self.is_rolled_out(pool.size(), template);
         announced
@@ -64,7 +68,7 @@ impl Observation {
             .is_some_and(|status| status.server_list.is_some());
         let is_ready = conditions
             .iter()
-            .any(|it| it.type_ == "Ready" && it.is_true());
+            .any(|condition| condition.type_ == "Ready" && condition.is_true());
         // The list stays when one pod restarts: clients would lose the cache otherwise.
         let server_list = (is_ready || was_listed).then(|| match pool.size() {
             0 => Vec::new(),
@@ -90,7 +94,7 @@ impl Observation {
     fn pods(&self) -> WorkloadStatus {
         self.workload
             .as_ref()
-            .map(|it| it.status.clone())
+            .map(|workload| workload.status.clone())
             .unwrap_or_default()
     }
 
@@ -125,7 +129,8 @@ impl Observation {
     ) -> Condition {
         let workload = self.workload.as_ref();
         // The conditions of a Deployment that has another template are about that one.
-        let is_late = workload.is_some_and(|it| it.is_late() && it.is_current(template));
+        let is_late =
+            workload.is_some_and(|workload| workload.is_late() && workload.is_current(template));
         let cause = self.cause.as_ref();
         let cause = cause.map_or_else(String::new, |cause| format!("; {cause}"));
         if wanted > 0 && is_late {
@@ -143,14 +148,14 @@ impl Observation {
     fn is_rolled_out(&self, wanted: i32, template: &TemplateHash) -> bool {
         let is_enough = self.pods().updated_replicas >= wanted;
         let workload = self.workload.as_ref();
-        is_enough && workload.is_some_and(|it| it.is_rolled_out(template))
+        is_enough && workload.is_some_and(|workload| workload.is_rolled_out(template))
     }
 
     fn progressing(&self, wanted: i32, template: &TemplateHash) -> Condition {
         let pods = self.pods();
         let message = match &self.workload {
             None => "waiting for the Deployment to be created".to_owned(),
-            Some(it) if !it.is_current(template) => {
+            Some(workload) if !workload.is_current(template) => {
                 "waiting for the Deployment to be updated".to_owned()
             }
             _ if pods.updated_replicas < wanted => {

@@ -66,8 +66,12 @@ fn reconcile(spec: Value) -> Outcome {
 }
 
 fn conditions(outcome: &Outcome) -> Vec<String> {
-    let text =
-        |it: &Condition| format!("{} {:?}/{}: {}", it.type_, it.status, it.reason, it.message);
+    let text = |condition: &Condition| {
+        format!(
+            "{} {:?}/{}: {}",
+            condition.type_, condition.status, condition.reason, condition.message
+        )
+    };
     outcome.report().conditions.iter().map(text).collect()
 }
 
@@ -111,8 +115,11 @@ fn an_absent_size_is_one() {
 #[test]
 fn selectors_do_not_depend_on_the_image() {
     let selector = |image: &str| {
-        let outcome = reconcile(json!({ "image": image }));
-        outcome.child("deployment").unwrap().object["spec"]["selector"].clone()
+        reconcile(json!({ "image": image }))
+            .child("deployment")
+            .unwrap()
+            .object["spec"]["selector"]
+            .clone()
     };
     assert_eq!(
         selector("memcached:1.5"),
@@ -154,7 +161,9 @@ fn a_disabled_disruption_budget_leaves_no_trace() {
 
 #[test]
 fn conditions_follow_the_pods() {
-    let (available, complete, fine) = ("Available", "ProgressingComplete", "NotDegraded");
+    let available = "Available";
+    let complete = "ProgressingComplete";
+    let fine = "NotDegraded";
     let table = [
         (
             3,
@@ -188,7 +197,7 @@ fn conditions_follow_the_pods() {
         let reasons: Vec<&str> = report
             .conditions
             .iter()
-            .map(|it| it.reason.as_str())
+            .map(|condition| condition.reason.as_str())
             .collect();
         assert_eq!(
             reasons,
@@ -245,8 +254,12 @@ fn rolling(
         .status(&stored);
     let outcome = Plugin::reconcile(&request.build(), &host()).unwrap();
     let conditions = conditions(&outcome);
-    let events = outcome.report().events.iter();
-    let events = events.map(|it| it.reason.clone()).collect();
+    let events = outcome
+        .report()
+        .events
+        .iter()
+        .map(|event| event.reason.clone())
+        .collect();
     assert!(
         conditions[2].starts_with("Degraded False"),
         "{conditions:?}"
@@ -343,7 +356,7 @@ fn degraded_tells_the_cause() {
     let late = json!({
         "type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "",
     });
-    let gone = json!({ "type": "ReplicaFailure", "status": "False", "message": quota });
+    let no_failure = json!({ "type": "ReplicaFailure", "status": "False", "message": quota });
     let one = "Degraded True/Degraded: 1 of 3 replicas are ready";
     let deadline = "Degraded True/ProgressDeadlineExceeded: 1 of 3 replicas are ready; the Deployment exceeded its \
                     progress deadline";
@@ -352,7 +365,7 @@ fn degraded_tells_the_cause() {
                     progress deadline";
     for (ready, conditions, pods, expected) in [
         (1, json!([]), vec![], one.to_owned()),
-        (1, json!([gone]), vec![], one.to_owned()),
+        (1, json!([no_failure]), vec![], one.to_owned()),
         (1, json!([failure]), vec![], quoted.clone()),
         // The Deployment tells why there are no Pods; the words of a Pod come after it.
         (1, json!([failure]), vec![waiting(3, "x")], quoted),
@@ -473,7 +486,7 @@ fn each_transition_has_one_event() {
         .report()
         .events
         .iter()
-        .map(|it| it.reason.as_str())
+        .map(|event| event.reason.as_str())
         .collect();
     assert_eq!(reasons, ["Ready"]);
 
@@ -554,8 +567,9 @@ fn an_image_outside_the_list_is_invalid() {
 /// The message of a parent that the default configuration refuses and another one allows.
 fn refused(spec: &Value, tenants: &Value, host: &dyn Fn() -> FakeHost) -> String {
     let request = |tenants: &Value| {
-        let request = TestRequest::new(&parent(spec.clone()));
-        request.config(&json!({ "tenants": tenants })).build()
+        TestRequest::new(&parent(spec.clone()))
+            .config(&json!({ "tenants": tenants }))
+            .build()
     };
     Plugin::reconcile(&request(tenants), &host()).expect("the configuration allows it");
     let fault = Plugin::reconcile(&request(&json!({})), &host()).unwrap_err();

@@ -27,8 +27,9 @@ pub(crate) fn spec(spec: &MemcachedSpec, limits: &Tenants) -> Result<(), String>
     if let Some(service) = &spec.service {
         let path = "spec.service.annotations";
         check_annotations(path, &service.annotations)?;
-        let (list, given) = ("tenants.serviceAnnotations", service.annotations.keys());
-        check_listed(path, list, given, &limits.service_annotations)?;
+        let list = "tenants.serviceAnnotations";
+        let keys = service.annotations.keys();
+        check_listed(path, list, keys, &limits.service_annotations)?;
     }
     spec.resources
         .as_ref()
@@ -40,18 +41,22 @@ fn sizes(spec: &MemcachedSpec) -> Result<(), String> {
     let options = &spec.memcached;
     let size = options.max_item_size.as_str();
     let kibibytes = match size.strip_suffix('m') {
-        Some(mebibytes) => mebibytes.parse().map(|it: i64| it * 1024),
+        Some(mebibytes) => mebibytes.parse().map(|size: i64| size * 1024),
         None => size.trim_end_matches('k').parse(),
     };
     let memory = i64::from(options.max_memory_mb);
     let most = (memory * 512).min(1 << 20);
-    if !kibibytes.is_ok_and(|it| it > 0 && it % 512 == 0 && it <= most) {
+    if !kibibytes.is_ok_and(|kibibytes| kibibytes > 0 && kibibytes % 512 == 0 && kibibytes <= most)
+    {
         return Err(format!("spec.memcached: {ITEM_SIZE}"));
     }
     if options.max_connections < 6 * options.threads + 16 {
         return Err(format!("spec.memcached: {CONNECTIONS}"));
     }
-    let limits = spec.resources.as_ref().and_then(|it| it.limits.as_ref());
+    let limits = spec
+        .resources
+        .as_ref()
+        .and_then(|resources| resources.limits.as_ref());
     let limit = limits
         .and_then(|limits| limits.get("memory"))
         .and_then(Amount::from_quantity);

@@ -63,9 +63,11 @@ impl Values {
                 let bound = |name: &str, default: i32| {
                     schema[name].as_i64().unwrap_or_else(|| default.into())
                 };
-                let (least, most) = (bound("minimum", i32::MIN), bound("maximum", i32::MAX));
-                let number = prop_oneof![Just(least), Just(most), least..=most];
-                number.prop_map(Value::from).boxed()
+                let least = bound("minimum", i32::MIN);
+                let most = bound("maximum", i32::MAX);
+                prop_oneof![Just(least), Just(most), least..=most]
+                    .prop_map(Value::from)
+                    .boxed()
             }
             "string" => match schema["pattern"].as_str() {
                 // The generator makes whole texts, and knows no anchors.
@@ -83,8 +85,9 @@ impl Values {
             _ if schema.get("additionalProperties").is_some() => {
                 let key = select(vec!["cpu", "memory", "a", "", "innkeeper.dev/key", "a/b"]);
                 let value = self.of(&schema["additionalProperties"]);
-                let members = prop::collection::btree_map(key, value, 0..3);
-                members.prop_map(|it| json!(it)).boxed()
+                prop::collection::btree_map(key, value, 0..3)
+                    .prop_map(|map| json!(map))
+                    .boxed()
             }
             _ => self.object(schema),
         }
@@ -95,13 +98,13 @@ impl Values {
         let required = schema["required"].as_array().cloned().unwrap_or_default();
         let members = properties.map(|(name, schema)| {
             let (name, is_required) = (name.clone(), required.contains(&json!(name)));
-            let given = prop::bool::weighted(self.given);
-            (self.of(schema), given).prop_map(move |(value, is_given)| {
+            let presence = prop::bool::weighted(self.given);
+            (self.of(schema), presence).prop_map(move |(value, is_given)| {
                 (is_required || is_given).then(|| (name.clone(), value))
             })
         });
         let members: Vec<_> = members.collect();
-        let object = |it: Vec<_>| Value::Object(it.into_iter().flatten().collect());
+        let object = |members: Vec<_>| Value::Object(members.into_iter().flatten().collect());
         members.prop_map(object).boxed()
     }
 }
@@ -148,7 +151,7 @@ pub fn admit(schema: &Schema, object: Map<String, Value>) -> Result<Admitted, St
     schema.admit(object).map_err(|rejection| {
         let causes = rejection.causes().iter().map(ToString::to_string);
         // The note about skipped rules says nothing about the object.
-        let causes = causes.filter(|it| !it.starts_with("the object: not all rules"));
+        let causes = causes.filter(|cause| !cause.starts_with("the object: not all rules"));
         format!("rejected, {}", causes.collect::<Vec<_>>().join("; "))
     })
 }

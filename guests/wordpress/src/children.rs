@@ -108,8 +108,8 @@ pub(crate) fn unapplied(request: &Request, stated: &[Child]) -> Option<String> {
         let observed = request
             .children
             .iter()
-            .find(|it| it.kind() == child.kind() && it.name() == child.name());
-        observed.is_none_or(|it| mark(it.object()) != mark(&child.object))
+            .find(|observed| observed.kind() == child.kind() && observed.name() == child.name());
+        observed.is_none_or(|observed| mark(observed.object()) != mark(&child.object))
     })?;
     Some(child.kind_and_name())
 }

@@ -95,7 +95,7 @@ impl Observation {
         let database = Workload::find::<StatefulSet>(&request.children, &site.mysql_name())?;
         let web = Workload::find::<Deployment>(&request.children, site.name)?;
         let pods_of = |workload: Option<&Workload>, component| match workload {
-            Some(it) if it.status.ready_replicas < it.replicas() => {
+            Some(workload) if workload.status.ready_replicas < workload.replicas() => {
                 Pods::read(request, host, site, component)
             }
             _ => Ok(Pods::default()),
@@ -111,10 +111,11 @@ impl Observation {
             web,
             lacks_database_pod: database
                 .as_ref()
-                .is_some_and(|it| lacks_pod(request, host, site, it)),
+                .is_some_and(|database| lacks_pod(request, host, site, database)),
             record: Record::observed(claims.get(&site.mysql_name()), database.as_ref()),
             database,
-            is_restated: stored.is_some_and(|it| it.observed_generation == request.generation()),
+            is_restated: stored
+                .is_some_and(|status| status.observed_generation == request.generation()),
             declared_sizes,
             credentials,
             has_generated_secret,
@@ -154,8 +155,10 @@ impl Observation {
         &'a self,
         site: &'a Site<'_>,
     ) -> Option<(String, &'a Quantity, &'a Quantity)> {
-        let database = site.managed.iter();
-        let database = database.map(|it| (site.mysql_name(), &it.storage));
+        let database = site
+            .managed
+            .iter()
+            .map(|managed| (site.mysql_name(), &managed.storage));
         let code =
             (site.code.existing_claim.is_none()).then(|| (site.own_code_claim(), &site.code));
         database.chain(code).find_map(|(name, declared)| {
@@ -169,7 +172,7 @@ impl Observation {
     pub(crate) fn pods(&self) -> WorkloadStatus {
         self.web
             .as_ref()
-            .map(|it| it.status.clone())
+            .map(|web| web.status.clone())
             .unwrap_or_default()
     }
 
@@ -177,7 +180,7 @@ impl Observation {
     pub(crate) fn is_database_ready(&self) -> bool {
         self.database
             .as_ref()
-            .is_some_and(|it| it.is_settled() && it.status.ready_replicas > 0)
+            .is_some_and(|database| database.is_settled() && database.status.ready_replicas > 0)
     }
 
     /// True if the site has never been started because its database has never been ready.
@@ -189,17 +192,18 @@ impl Observation {
     /// of `tlsSecretRef` is none of them: its certificate is often issued for the Ingress.
     pub(crate) fn awaited_secrets<'a>(&'a self, site: &'a Site<'_>) -> BTreeSet<&'a str> {
         let scope = site.config.tenants.references;
-        let own = self.references.awaited_secrets(scope);
-        own.chain(self.awaited_by_database(site)).collect()
+        self.references
+            .awaited_secrets(scope)
+            .chain(self.awaited_by_database(site))
+            .collect()
     }
 
     /// The Secrets that the Pods of a managed database wait for; those of the site wait for them too.
     fn awaited_by_database<'a>(&'a self, site: &'a Site<'_>) -> impl Iterator<Item = &'a str> {
         let scope = site.config.tenants.references;
-        let given = self.credentials.is_none() && !site.credentials.is_generated;
-        let credentials = given.then_some(&*site.credentials.secret);
-        let pull_secrets = self.pull_secrets.awaited_secrets(scope);
-        pull_secrets.chain(credentials)
+        let is_supplied = self.credentials.is_none() && !site.credentials.is_generated;
+        let credentials = is_supplied.then_some(&*site.credentials.secret);
+        self.pull_secrets.awaited_secrets(scope).chain(credentials)
     }
 
     /// The claims that the spec names and that do not exist.
@@ -228,16 +232,20 @@ impl Observation {
             return false;
         }
         let is_new = |workload: Option<&Workload>, name: &str| {
-            workload.is_none_or(|it| !it.names_secret(name))
+            workload.is_none_or(|workload| !workload.names_secret(name))
         };
-        let (web, database) = (self.web.as_ref(), self.database.as_ref());
+        let web = self.web.as_ref();
+        let database = self.database.as_ref();
         let mut for_site = self.awaited_secrets(site).into_iter();
         let mut for_database = self.awaited_by_database(site);
-        let existing = site.code.existing_claim.as_deref();
-        let existing = existing.filter(|_| self.existing_claim.is_none());
+        let existing = site
+            .code
+            .existing_claim
+            .as_deref()
+            .filter(|_| self.existing_claim.is_none());
         for_site.any(|name| is_new(web, name))
             || site.managed.is_some() && for_database.any(|name| is_new(database, name))
-            || existing.is_some_and(|name| web.is_none_or(|it| !it.names_claim(name)))
+            || existing.is_some_and(|name| web.is_none_or(|web| !web.names_claim(name)))
             || self.sources.values().any(Option::is_none)
     }
 
@@ -252,7 +260,7 @@ impl Observation {
     /// True if a database runs with the passwords of a Secret that the spec no longer names, and there is no
     /// generated one: new Pods of the database and the site could not start.
     pub(crate) fn is_held_for_passwords(&self, site: &Site<'_>) -> bool {
-        let is_new = |it: &Workload| !it.names_secret(&site.mysql_name());
+        let is_new = |workload: &Workload| !workload.names_secret(&site.mysql_name());
         self.has_lost_credentials(site) && self.database.as_ref().is_some_and(is_new)
     }
 
@@ -280,7 +288,7 @@ impl Claims {
         for child in request.children.of_kind::<PersistentVolumeClaim>() {
             let (name, claim): (_, ObservedClaim) = (child.name().to_owned(), child.parse()?);
             let annotations = claim.metadata.annotations.as_ref();
-            if let Some(size) = annotations.and_then(|it| it.get(DECLARED_SIZE))
+            if let Some(size) = annotations.and_then(|annotations| annotations.get(DECLARED_SIZE))
                 && is_made_for_parent(request, child)
             {
                 declared_sizes.insert(name.clone(), Quantity(size.clone()));
@@ -316,13 +324,15 @@ fn lacks_pod(request: &Request, host: &dyn Host, site: &Site<'_>, database: &Wor
     if !database.is_settled() || database.status.replicas > 0 {
         return false;
     }
-    let observed = request.children.find::<StatefulSet>(&site.mysql_name());
-    let created = observed.and_then(|it| {
-        let created = it.object()["metadata"]["creationTimestamp"].clone();
-        serde_json::from_value::<Time>(created).ok()
-    });
-    created.is_none_or(|it| {
-        let created_ms = u64::try_from(it.0.as_millisecond()).unwrap_or_default();
+    let created = request
+        .children
+        .find::<StatefulSet>(&site.mysql_name())
+        .and_then(|child| {
+            let created = child.object()["metadata"]["creationTimestamp"].clone();
+            serde_json::from_value::<Time>(created).ok()
+        });
+    created.is_none_or(|time| {
+        let created_ms = u64::try_from(time.0.as_millisecond()).unwrap_or_default();
         host.now_ms() >= created_ms.saturating_add(CREATION_MS)
     })
 }
@@ -343,8 +353,9 @@ fn retained(request: &Request) -> Vec<String> {
 fn is_made_for_parent(request: &Request, child: &Observed) -> bool {
     // Texts of one form and one clock, which compare as the times do.
     let created = |object: &Value| {
-        let text = object["metadata"]["creationTimestamp"].as_str();
-        text.map(ToOwned::to_owned)
+        object["metadata"]["creationTimestamp"]
+            .as_str()
+            .map(ToOwned::to_owned)
     };
     let parent = created(request.parent_value());
     !child.retained || parent.is_some() && created(child.object()) >= parent
@@ -360,8 +371,11 @@ fn owned_data(
     site: &Site<'_>,
     existing_claim: Option<&ObservedClaim>,
 ) -> Vec<String> {
-    let children = request.children.iter().filter(|child| !child.retained);
-    let data = children.filter(|it| it.is::<PersistentVolumeClaim>() || it.is::<Secret>());
+    let data = request
+        .children
+        .iter()
+        .filter(|child| !child.retained)
+        .filter(|child| child.is::<PersistentVolumeClaim>() || child.is::<Secret>());
     let mut owned: Vec<String> = data.map(kind_and_name).collect();
     if existing_claim.is_some_and(|claim| claim.is_owned_by(site.uid)) {
         owned.push(format!("PersistentVolumeClaim/{}", site.code_claim()));

@@ -41,12 +41,12 @@ impl Record {
     /// The record as the claim of the database and its StatefulSet tell it.
     pub(crate) fn observed(claim: Option<&ObservedClaim>, database: Option<&Workload>) -> Self {
         let ready = database
-            .filter(|it| it.is_settled() && it.status.ready_replicas > 0)
+            .filter(|workload| workload.is_settled() && workload.status.ready_replicas > 0)
             // Else the ready Pod has another template than the observed one.
-            .filter(|it| it.status.updated_replicas >= it.replicas());
-        let ready_image = ready.and_then(|it| it.image("mysql"));
-        let is_available = ready.is_some_and(|it| it.status.available_replicas > 0);
-        let annotations = claim.and_then(|it| it.metadata.annotations.as_ref());
+            .filter(|workload| workload.status.updated_replicas >= workload.replicas());
+        let ready_image = ready.and_then(|workload| workload.image("mysql"));
+        let is_available = ready.is_some_and(|workload| workload.status.available_replicas > 0);
+        let annotations = claim.and_then(|claim| claim.metadata.annotations.as_ref());
         let noted = |key: &str| annotations?.get(key).cloned();
         let image = match (noted(IMAGE), ready_image) {
             (None, ready) => ready.map(ToOwned::to_owned),
@@ -89,17 +89,18 @@ impl Record {
 
     /// Checks that the server of the spec reads the data, and that the site finds its tables in them.
     pub(crate) fn check(&self, site: &Site<'_>, managed: &Managed) -> Result<(), String> {
-        let (claim, wanted) = (site.mysql_name(), site.database_image());
+        let claim = site.mysql_name();
+        let image = site.database_image();
         if let Some(flavor) = &self.flavor
-            && flavor != flavor_of(wanted)
+            && flavor != flavor_of(image)
         {
             return Err(format!(
-                "spec.database.managed.image: claim {claim} holds data of {flavor}, which {wanted} cannot \
+                "spec.database.managed.image: claim {claim} holds data of {flavor}, which {image} cannot \
                  read: name an image of {flavor}"
             ));
         }
         if let Some(last) = &self.image {
-            check_version(wanted, last)?;
+            check_version(image, last)?;
         }
         let names = [
             (
@@ -135,7 +136,7 @@ impl Record {
 fn table_prefix<'a>(site: &Site<'a>) -> &'a str {
     let database = site.spec.database.as_ref();
     database
-        .and_then(|it| it.table_prefix.as_deref())
+        .and_then(|database| database.table_prefix.as_deref())
         .unwrap_or(DEFAULT_PREFIX)
 }
 
@@ -149,7 +150,8 @@ fn flavor_of(image: &str) -> &'static str {
 
 /// Checks that an image reads the data of another one of the same product.
 fn check_version(wanted: &str, last: &str) -> Result<(), String> {
-    let (new, old) = (numbers_of(wanted), numbers_of(last));
+    let new = numbers_of(wanted);
+    let old = numbers_of(last);
     if product_of(wanted) != product_of(last) || new.is_empty() || old.is_empty() {
         return Ok(());
     }
@@ -162,7 +164,8 @@ fn check_version(wanted: &str, last: &str) -> Result<(), String> {
     }
     // A tag without a minor version names the newest one.
     let series = |numbers: &[u64]| [numbers[0], numbers.get(1).copied().unwrap_or(u64::MAX)];
-    let (new, old) = (series(&new), series(&old));
+    let new = series(&new);
+    let old = series(&old);
     let left_out: Vec<String> = STEPS
         .iter()
         .filter(|step| old < **step && **step < new)
@@ -180,7 +183,9 @@ fn check_version(wanted: &str, last: &str) -> Result<(), String> {
 /// The numbers at the start of an image's tag; none if it starts with another character.
 fn numbers_of(image: &str) -> Vec<u64> {
     let tag = labels::version_of(image).unwrap_or_default();
-    let end = tag.find(|it: char| !it.is_ascii_digit() && it != '.');
-    let numbers = tag[..end.unwrap_or(tag.len())].split('.');
-    numbers.map_while(|number| number.parse().ok()).collect()
+    let end = tag.find(|c: char| !c.is_ascii_digit() && c != '.');
+    tag[..end.unwrap_or(tag.len())]
+        .split('.')
+        .map_while(|number| number.parse().ok())
+        .collect()
 }

@@ -107,7 +107,11 @@ pub(crate) fn check(site: &Site<'_>) -> Result<(), String> {
         return Ok(());
     }
     let spec = site.spec;
-    if spec.config_extra.as_ref().is_some_and(|it| !it.is_empty()) {
+    if spec
+        .config_extra
+        .as_ref()
+        .is_some_and(|config_extra| !config_extra.is_empty())
+    {
         return Err(
             "spec.configExtra: it is PHP code, and tenants.scripts of the plugin's configuration is off"
                 .to_owned(),
@@ -120,7 +124,7 @@ pub(crate) fn check(site: &Site<'_>) -> Result<(), String> {
         })?;
     }
     let managed = site.managed.as_ref();
-    if let Some(text) = managed.and_then(|it| it.config.as_ref()) {
+    if let Some(text) = managed.and_then(|managed| managed.config.as_ref()) {
         check_settings("spec.database.managed.config", text, &[';', '#'], |name| {
             MYSQL_SETTINGS.contains(&&*name.replace('-', "_"))
         })?;
@@ -174,10 +178,10 @@ fn check_settings(
 fn is_section(statement: &str) -> bool {
     let name = statement
         .strip_prefix('[')
-        .and_then(|it| it.strip_suffix(']'));
-    name.is_some_and(|it| {
-        it.chars()
-            .all(|it| it.is_ascii_alphanumeric() || it == '-' || it == '_')
+        .and_then(|rest| rest.strip_suffix(']'));
+    name.is_some_and(|name| {
+        name.chars()
+            .all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
     })
 }
 
@@ -186,5 +190,5 @@ fn is_plain(value: &str) -> bool {
     let inner = quoted('"').or_else(|| quoted('\'')).unwrap_or(value);
     inner
         .chars()
-        .all(|it| it.is_ascii_alphanumeric() || " ._/+:,-&|~^".contains(it))
+        .all(|c| c.is_ascii_alphanumeric() || " ._/+:,-&|~^".contains(c))
 }

@@ -43,13 +43,16 @@ pub(crate) struct Site<'a> {
 impl<'a> Site<'a> {
     pub(crate) fn new(request: &'a Request, spec: &'a WordpressSpec, config: &'a Config) -> Self {
         let external = spec.external();
-        let given = spec.database.as_ref().and_then(|it| it.managed.as_ref());
+        let managed_spec = spec
+            .database
+            .as_ref()
+            .and_then(|database| database.managed.as_ref());
         let managed = external
             .is_none()
-            .then(|| given.cloned().unwrap_or_default());
+            .then(|| managed_spec.cloned().unwrap_or_default());
         let reference = managed
             .as_ref()
-            .and_then(|it| it.credentials_secret_ref.as_ref());
+            .and_then(|managed| managed.credentials_secret_ref.as_ref());
         let credentials = match (external, reference) {
             (Some(external), _) => (&external.credentials_secret_ref).into(),
             (None, Some(reference)) => reference.into(),
@@ -68,7 +71,7 @@ impl<'a> Site<'a> {
             code: spec
                 .code
                 .as_ref()
-                .and_then(|it| it.persistent_volume_claim.clone())
+                .and_then(|code| code.persistent_volume_claim.clone())
                 .unwrap_or_default(),
         }
     }
@@ -82,8 +85,10 @@ impl<'a> Site<'a> {
 
     /// The data sources of the site's claims, each with the name of the claim that starts with its data.
     fn data_sources(&self) -> impl Iterator<Item = (String, &Value)> {
-        let managed = self.managed.iter();
-        let managed = managed.map(|it| (self.mysql_name(), &it.storage));
+        let managed = self
+            .managed
+            .iter()
+            .map(|managed| (self.mysql_name(), &managed.storage));
         managed
             .chain([(self.own_code_claim(), &self.code)])
             .filter_map(|(name, claim)| Some((name, claim.data_source.as_ref()?)))
@@ -119,8 +124,10 @@ impl<'a> Site<'a> {
 
     /// The claim of the site's files that the pods mount.
     pub(crate) fn code_claim(&self) -> String {
-        let existing = self.code.existing_claim.clone();
-        existing.unwrap_or_else(|| self.own_code_claim())
+        self.code
+            .existing_claim
+            .clone()
+            .unwrap_or_else(|| self.own_code_claim())
     }
 
     /// The labels of a part of the site, and its selector.
@@ -135,8 +142,10 @@ impl<'a> Site<'a> {
 
     /// The image of a managed database.
     pub(crate) fn database_image(&self) -> &str {
-        let given = self.managed.as_ref().and_then(|it| it.image.as_deref());
-        given.unwrap_or(&self.config.images.mysql)
+        self.managed
+            .as_ref()
+            .and_then(|managed| managed.image.as_deref())
+            .unwrap_or(&self.config.images.mysql)
     }
 
     /// The address of the database without its port.
@@ -198,8 +207,11 @@ impl<'a> Site<'a> {
 
     /// The type of the site's Service.
     pub(crate) fn service_type(&self) -> ServiceType {
-        let given = self.spec.service.as_ref().and_then(|it| it.type_);
-        given.unwrap_or_else(|| self.default_service_type())
+        self.spec
+            .service
+            .as_ref()
+            .and_then(|service| service.type_)
+            .unwrap_or_else(|| self.default_service_type())
     }
 
     /// The type of a Service whose type is absent.
@@ -218,29 +230,41 @@ impl<'a> Site<'a> {
 
     /// True if the site has an Ingress.
     pub(crate) fn has_ingress(&self) -> bool {
-        let given = self.spec.ingress.as_ref().and_then(|it| it.enabled);
-        given.unwrap_or(true) && !self.spec.routes.is_empty()
+        self.spec
+            .ingress
+            .as_ref()
+            .and_then(|ingress| ingress.enabled)
+            .unwrap_or(true)
+            && !self.spec.routes.is_empty()
     }
 }
 
 /// True if a data source is a PersistentVolumeClaim of Kubernetes.
 fn is_claim(source: &Value) -> bool {
-    let group = source["apiGroup"].as_str().unwrap_or_default();
-    group.is_empty() && source["kind"] == "PersistentVolumeClaim"
+    source["apiGroup"].as_str().unwrap_or_default().is_empty()
+        && source["kind"] == "PersistentVolumeClaim"
 }
 
 /// The last part of an image's repository.
 pub(crate) fn product_of(image: &str) -> &str {
-    let name = repository_of(image).rsplit('/').next().unwrap_or_default();
-    name.split(':').next().unwrap_or_default()
+    repository_of(image)
+        .rsplit('/')
+        .next()
+        .unwrap_or_default()
+        .split(':')
+        .next()
+        .unwrap_or_default()
 }
 
 /// True for an image of the site that Docker Hub's official repository holds.
 pub(crate) fn is_official(image: &str) -> bool {
     let name = repository_of(image);
     let name = name.strip_prefix("docker.io/").unwrap_or(name);
-    let name = name.strip_prefix("library/").unwrap_or(name);
-    name.split(':').next() == Some("wordpress")
+    name.strip_prefix("library/")
+        .unwrap_or(name)
+        .split(':')
+        .next()
+        == Some("wordpress")
 }
 
 fn repository_of(image: &str) -> &str {

@@ -131,14 +131,17 @@ fn condition(outcome: &Outcome, type_: &str) -> String {
 }
 
 fn text_of(report: &Report, type_: &str) -> String {
-    let it = report.find_condition(type_).unwrap();
-    format!("{}={:?}/{}: {}", it.type_, it.status, it.reason, it.message)
+    let condition = report.find_condition(type_).unwrap();
+    format!(
+        "{}={:?}/{}: {}",
+        condition.type_, condition.status, condition.reason, condition.message
+    )
 }
 
 /// The conditions of a report as they are stored.
 fn stored(report: &Report) -> Value {
-    let conditions = report.conditions.iter().map(|it| {
-        let mut stored = json!(it);
+    let conditions = report.conditions.iter().map(|condition| {
+        let mut stored = json!(condition);
         stored["lastTransitionTime"] = json!("2026-01-01T00:00:00Z");
         stored
     });
@@ -149,7 +152,7 @@ fn stored(report: &Report) -> Value {
 fn events(outcome: &Outcome) -> Vec<String> {
     let events = outcome.report().events.iter();
     events
-        .map(|it| format!("{:?} {}", it.type_, it.reason))
+        .map(|event| format!("{:?} {}", event.type_, event.reason))
         .collect()
 }
 

@@ -31,17 +31,19 @@ pub(crate) fn site(
     scripts::check(site)?;
     routes(site)?;
     external_host(site)?;
-    if let Some(given) = &site.spec.resources {
-        check_resources("spec.resources", given)?;
+    if let Some(resources) = &site.spec.resources {
+        check_resources("spec.resources", resources)?;
     }
     if let Some(managed) = &site.managed {
-        if let Some(given) = &managed.resources {
-            check_resources("spec.database.managed.resources", given)?;
+        if let Some(resources) = &managed.resources {
+            check_resources("spec.database.managed.resources", resources)?;
         }
         let name = site.mysql_name();
         let observed = observation.claims.get(&name);
-        let claim = managed.storage.declared();
-        claim.check("spec.database.managed.storage", &name, observed)?;
+        managed
+            .storage
+            .declared()
+            .check("spec.database.managed.storage", &name, observed)?;
         cannot_shrink(
             "spec.database.managed.storage",
             &name,
@@ -66,16 +68,17 @@ pub(crate) fn site(
 /// Checks labels and annotations that are copied to children, and the type of the Service.
 fn metadata(site: &Site<'_>) -> Result<(), String> {
     let limits = &site.config.tenants;
-    if let Some(given) = &site.spec.pod_metadata {
-        given.check("spec.podMetadata", &limits.pod_metadata)?;
+    if let Some(metadata) = &site.spec.pod_metadata {
+        metadata.check("spec.podMetadata", &limits.pod_metadata)?;
     }
-    if let Some(given) = &site.spec.service {
-        service(given, site)?;
+    if let Some(options) = &site.spec.service {
+        service(options, site)?;
     }
-    if let Some(given) = &site.spec.ingress {
+    if let Some(options) = &site.spec.ingress {
         let path = "spec.ingress.annotations";
-        labels::check_annotations(path, &given.annotations)?;
-        let (list, keys) = ("tenants.ingressAnnotations", given.annotations.keys());
+        labels::check_annotations(path, &options.annotations)?;
+        let list = "tenants.ingressAnnotations";
+        let keys = options.annotations.keys();
         check_listed(path, list, keys, &limits.ingress_annotations)?;
     }
     Ok(())
@@ -87,7 +90,8 @@ fn service(given: &ServiceOptions, site: &Site<'_>) -> Result<(), String> {
     let limits = &site.config.tenants;
     let path = "spec.service.annotations";
     labels::check_annotations(path, &given.annotations)?;
-    let (list, keys) = ("tenants.serviceAnnotations", given.annotations.keys());
+    let list = "tenants.serviceAnnotations";
+    let keys = given.annotations.keys();
     check_listed(path, list, keys, &limits.service_annotations)?;
     let named = |type_: &ServiceType| type_.as_str().to_owned();
     let listed: Vec<String> = limits.service_types.iter().map(named).collect();
@@ -110,7 +114,7 @@ fn tenants(request: &Request, site: &Site<'_>, observation: &Observation) -> Res
         check_image("spec.image", image, &limits.images)?;
     }
     let managed = site.managed.as_ref();
-    if let Some(image) = managed.and_then(|it| it.image.as_ref()) {
+    if let Some(image) = managed.and_then(|managed| managed.image.as_ref()) {
         check_image("spec.database.managed.image", image, &limits.images)?;
     }
     if let Some(kind) = site.foreign_source()
@@ -135,7 +139,7 @@ fn tenants(request: &Request, site: &Site<'_>, observation: &Observation) -> Res
         .chain(observation.sources.values().flatten());
     claims
         .map(|claim| &claim.metadata)
-        .try_for_each(|it| check_reference(request, limits.references, "claim", it))
+        .try_for_each(|metadata| check_reference(request, limits.references, "claim", metadata))
 }
 
 /// Checks the paths of the routes: the official images serve the root of a domain, and all links of a site

@@ -51,7 +51,10 @@ fn authentication_that_is_on_is_named_and_switched_off() {
             reason == "OperationFailed" && message.ends_with(CAUSE)
         });
         assert!(
-            world.operations.iter().all(|it| it.contains("survey")),
+            world
+                .operations
+                .iter()
+                .all(|operation| operation.contains("survey")),
             "{:?}",
             world.operations
         );

@@ -26,7 +26,7 @@ impl Authority {
 
     /// The data of a Secret with a new certificate for these names, and `ca.crt`.
     fn secret(&self, names: &[&str], trusted: &str) -> BTreeMap<String, String> {
-        let names: Vec<String> = names.iter().map(|it| (*it).to_owned()).collect();
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names).unwrap();
         params.extended_key_usages = vec![
             ExtendedKeyUsagePurpose::ServerAuth,
@@ -79,10 +79,12 @@ impl World {
         };
         let server = self.secrets.get("server");
         let own = self.secrets.get(secret);
-        let authority = server.map(|it| file("cacert", it, "ca.crt"));
-        let own = own.map(|it| [file("cert", it, "tls.crt"), file("key", it, "tls.key")]);
-        let flags = authority.into_iter().chain(own.into_iter().flatten());
-        flags.collect()
+        let authority = server.map(|data| file("cacert", data, "ca.crt"));
+        let own = own.map(|data| [file("cert", data, "tls.crt"), file("key", data, "tls.key")]);
+        authority
+            .into_iter()
+            .chain(own.into_iter().flatten())
+            .collect()
     }
 }
 
@@ -106,7 +108,8 @@ fn members_clients_and_jobs_verify_each_other() {
         return;
     }
     for size in [1, 3, 5] {
-        let (authority, stranger) = (Authority::new(), Authority::new());
+        let authority = Authority::new();
+        let stranger = Authority::new();
         let mut world = secured(size, &authority);
         check_first(&world, size);
         // No certificate, and one of another authority.
@@ -134,7 +137,8 @@ fn certificates_and_their_authority_are_renewed() {
     if !is_full() {
         return;
     }
-    let (old, new) = (Authority::new(), Authority::new());
+    let old = Authority::new();
+    let new = Authority::new();
     let mut world = secured(3, &old);
     let restart = |world: &mut World, value: &str| {
         let before: Vec<Value> = uids(world).into_iter().cloned().collect();
@@ -142,7 +146,7 @@ fn certificates_and_their_authority_are_renewed() {
         world.parent["metadata"]["annotations"] = annotations;
         world.until("the members have started again", |world| {
             let is_ready = world.condition("Ready").0 == "True";
-            is_ready && uids(world).iter().all(|it| !before.contains(it))
+            is_ready && uids(world).iter().all(|uid| !before.contains(uid))
         });
         check_first(world, 3);
     };

@@ -26,8 +26,8 @@ pub(super) struct Images {
 
 impl Images {
     pub(super) fn new(directory: PathBuf) -> Self {
-        let found = Command::new("which").arg("busybox").output().unwrap();
-        let busybox = String::from_utf8(found.stdout).unwrap().trim().to_owned();
+        let which = Command::new("which").arg("busybox").output().unwrap();
+        let busybox = String::from_utf8(which.stdout).unwrap().trim().to_owned();
         assert!(
             !busybox.is_empty(),
             "busybox is missing: run ./tests/setup --only etcd"
@@ -86,7 +86,7 @@ impl Place {
     ) -> Running {
         let words = ["command", "args"]
             .into_iter()
-            .flat_map(|it| list(&container[it]));
+            .flat_map(|field| list(&container[field]));
         let mut command = self.command(images, container, words, config);
         let message = File::create(self.message(container)).unwrap();
         message
@@ -238,7 +238,7 @@ impl Place {
             stream.read_to_string(&mut answer)?;
             Ok(answer)
         };
-        answer().is_ok_and(|it| it.split(' ').nth(1) == Some("200"))
+        answer().is_ok_and(|answer| answer.split(' ').nth(1) == Some("200"))
     }
 }
 

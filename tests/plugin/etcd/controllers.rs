@@ -19,7 +19,7 @@ const RETRY: Duration = Duration::from_secs(3);
 impl World {
     /// A step of the StatefulSet controller.
     pub(super) fn stateful_set(&mut self) {
-        let Some(set) = self.child("StatefulSet").map(|it| it.object.clone()) else {
+        let Some(set) = self.child("StatefulSet").map(|child| child.object.clone()) else {
             let all: Vec<i64> = self.pods.keys().copied().collect();
             for ordinal in all {
                 self.delete_pod(ordinal);
@@ -46,7 +46,7 @@ impl World {
             .pods
             .keys()
             .copied()
-            .filter(|it| *it >= replicas)
+            .filter(|ordinal| *ordinal >= replicas)
             .collect();
         for ordinal in above {
             self.delete_pod(ordinal);
@@ -56,7 +56,7 @@ impl World {
         // The highest one first, and none behind one that is not ready.
         let mut rolled = self.pods.range(partition..).rev();
         let next = rolled.find(|(_, pod)| !is_new(pod) || !pod.is_ready);
-        if let Some(ordinal) = next.filter(|(_, pod)| !is_new(pod)).map(|it| *it.0) {
+        if let Some(ordinal) = next.filter(|(_, pod)| !is_new(pod)).map(|entry| *entry.0) {
             self.delete_pod(ordinal);
         }
         let updated = self.pods.values().filter(|pod| is_new(pod)).count();
@@ -71,13 +71,16 @@ impl World {
         let stored = self
             .children
             .values_mut()
-            .find(|it| it.object["kind"] == "StatefulSet");
+            .find(|child| child.object["kind"] == "StatefulSet");
         stored.unwrap().object["status"] = status;
     }
 
     fn revision(&mut self, template: &Value) -> String {
-        let known = self.revisions.iter().find(|(_, it)| *it == template);
-        if let Some((revision, _)) = known {
+        let stored = self
+            .revisions
+            .iter()
+            .find(|(_, stored)| *stored == template);
+        if let Some((revision, _)) = stored {
             return revision.clone();
         }
         let revision = format!("r{}", self.revisions.len());
@@ -99,8 +102,8 @@ impl World {
         // As the controller does, for the claims of the StatefulSet.
         let claims = list(&set["spec"]["volumeClaimTemplates"]);
         let volumes: Vec<Value> = claims
-            .map(|it| {
-                let of = name(&it["metadata"]);
+            .map(|template| {
+                let of = name(&template["metadata"]);
                 let claim = format!("{of}-{}", name(&object["metadata"]));
                 json!({ "name": of, "persistentVolumeClaim": { "claimName": claim } })
             })
@@ -133,13 +136,13 @@ impl World {
         let jobs: Vec<Value> = self
             .children
             .values()
-            .filter(|it| it.object["kind"] == "Job")
-            .map(|it| it.object.clone())
+            .filter(|child| child.object["kind"] == "Job")
+            .map(|child| child.object.clone())
             .chain(self.inspections.iter().cloned())
             .collect();
         let uids: BTreeSet<&str> = jobs
             .iter()
-            .map(|it| it["metadata"]["uid"].as_str().unwrap())
+            .map(|job| job["metadata"]["uid"].as_str().unwrap())
             .collect();
         self.jobs.retain(|uid, job| {
             let stays = uids.contains(&**uid);
@@ -155,7 +158,8 @@ impl World {
 
     fn run_job(&mut self, job: &Value) {
         let uid = job["metadata"]["uid"].as_str().unwrap();
-        let (config, now) = (self.config(), self.now());
+        let config = self.config();
+        let now = self.now();
         let mut pods = self.jobs.remove(uid).unwrap_or_default();
         for pod in &mut pods.pods {
             pod.look(&self.images, &config, &now);
@@ -163,18 +167,23 @@ impl World {
         let codes: Vec<Option<i64>> = pods.pods.iter().map(Pod::exit_code).collect();
         let failed = codes
             .iter()
-            .filter(|it| it.is_some_and(|code| code != 0))
+            .filter(|code| code.is_some_and(|code| code != 0))
             .count();
         let is_failed =
             failed > usize::try_from(job["spec"]["backoffLimit"].as_u64().unwrap()).unwrap();
         let is_over = is_failed || codes.contains(&Some(0));
-        let rests = pods.last.is_some_and(|it| it.elapsed() < RETRY);
+        let rests = pods.last.is_some_and(|instant| instant.elapsed() < RETRY);
         if is_over && job["status"].is_null() {
             let kind = if is_failed { "Failed" } else { "Complete" };
             let condition = json!({ "type": kind, "status": "True", "lastTransitionTime": now });
-            let children = self.children.values_mut().map(|it| &mut it.object);
-            let mut objects = children.chain(&mut self.inspections);
-            let stored = objects.find(|it| it["metadata"]["uid"] == uid).unwrap();
+            let mut objects = self
+                .children
+                .values_mut()
+                .map(|child| &mut child.object)
+                .chain(&mut self.inspections);
+            let stored = objects
+                .find(|object| object["metadata"]["uid"] == uid)
+                .unwrap();
             stored["status"] = json!({ "conditions": [condition] });
         } else if !is_over && !rests && codes.iter().all(Option::is_some) {
             let template = &job["spec"]["template"];

@@ -16,11 +16,18 @@ const VALUES: [&str; 11] = [
 
 /// The names in the list of flags that need no configuration.
 fn names() -> Vec<&'static str> {
-    let section = README.split("\n## Flags\n").nth(1).unwrap();
-    let list = section.split("\n\n").find(|it| it.starts_with("- numbers"));
-    let words = list.unwrap().split('`').skip(1).step_by(2);
+    let words = README
+        .split("\n## Flags\n")
+        .nth(1)
+        .unwrap()
+        .split("\n\n")
+        .find(|part| part.starts_with("- numbers"))
+        .unwrap()
+        .split('`')
+        .skip(1)
+        .step_by(2);
     words
-        .filter(|it| it.contains('-') || *it == "cors")
+        .filter(|word| word.contains('-') || *word == "cors")
         .collect()
 }
 
@@ -72,10 +79,10 @@ fn each_version_has_the_flags_that_the_plugin_accepts() {
                 .current_dir(world.directory.path())
                 .output()
                 .unwrap();
-            let said =
+            let text =
                 String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-            let knows = !said.contains(&format!("flag provided but not defined: -{flag}\n"));
-            assert_eq!(problem.is_empty(), knows, "{image} {flag} {problem} {said}");
+            let knows = !text.contains(&format!("flag provided but not defined: -{flag}\n"));
+            assert_eq!(problem.is_empty(), knows, "{image} {flag} {problem} {text}");
         }
     }
 }

@@ -26,24 +26,27 @@ struct Objects(Vec<Value>);
 
 impl Reads for Objects {
     fn get(&mut self, reference: &ObjectRef) -> Result<Option<Arc<str>>, ReadFailure> {
-        let is_it = |it: &&Value| {
-            it["kind"] == *reference.kind.kind && name(&it["metadata"]) == &*reference.name
+        let is_it = |object: &&Value| {
+            object["kind"] == *reference.kind.kind && name(&object["metadata"]) == &*reference.name
         };
         Ok(self
             .0
             .iter()
             .find(is_it)
-            .map(|it| Arc::from(it.to_string())))
+            .map(|object| Arc::from(object.to_string())))
     }
 
     fn list(&mut self, selector: &ListSelector) -> Result<Vec<Arc<str>>, ReadFailure> {
         let labels = selector.label_selector.as_deref().unwrap_or_default();
         let labels = selected(labels);
-        let is_one = |it: &&Value| {
-            it["kind"] == *selector.kind.kind && labels.matches(&texts(&it["metadata"]["labels"]))
+        let is_one = |object: &&Value| {
+            object["kind"] == *selector.kind.kind
+                && labels.matches(&texts(&object["metadata"]["labels"]))
         };
-        let found = self.0.iter().filter(is_one);
-        Ok(found.map(|it| Arc::from(it.to_string())).collect())
+        let matches = self.0.iter().filter(is_one);
+        Ok(matches
+            .map(|object| Arc::from(object.to_string()))
+            .collect())
     }
 }
 
@@ -110,7 +113,7 @@ impl World {
         let stated = report
             .conditions
             .iter()
-            .map(|it| serde_json::to_value(it).unwrap());
+            .map(|condition| serde_json::to_value(condition).unwrap());
         status.insert("conditions".to_owned(), stated.chain([synced]).collect());
         self.parent["status"] = Value::Object(status);
     }
@@ -126,8 +129,8 @@ impl World {
         let pruned: Vec<ObjectId> = self
             .children
             .iter()
-            .filter(|(id, it)| is_left(id, it))
-            .map(|it| it.0.clone())
+            .filter(|(id, child)| is_left(id, child))
+            .map(|entry| entry.0.clone())
             .collect();
         for id in pruned {
             self.children.remove(&id);
@@ -138,12 +141,12 @@ impl World {
         let id = child.id();
         let mut object = Value::Object(child.object);
         object["metadata"]["namespace"] = json!("default");
-        let before = self.children.get(&id).map(|it| it.object.clone());
-        let before = before.unwrap_or_else(|| {
-            json!({ "metadata": {
+        let before = match self.children.get(&id) {
+            Some(child) => child.object.clone(),
+            None => json!({ "metadata": {
                 "uid": format!("uid-{}", self.number()), "creationTimestamp": self.now(), "generation": 0,
-            } })
-        });
+            } }),
+        };
         for field in ["uid", "creationTimestamp", "generation"] {
             object["metadata"][field] = before["metadata"][field].clone();
         }

@@ -57,8 +57,8 @@ impl Pod {
     /// The container has succeeded and does not start again.
     fn is_done(&self, container: &Value) -> bool {
         let is_once = self.is_once() || self.is_init(container);
-        let ended = self.ended.get(name(container));
-        is_once && ended.is_some_and(|it| it["exitCode"] == 0)
+        let terminated = self.ended.get(name(container));
+        is_once && terminated.is_some_and(|state| state["exitCode"] == 0)
     }
 
     fn is_once(&self) -> bool {
@@ -66,7 +66,7 @@ impl Pod {
     }
 
     fn is_init(&self, container: &Value) -> bool {
-        list(&self.object["spec"]["initContainers"]).any(|it| it == container)
+        list(&self.object["spec"]["initContainers"]).any(|init| init == container)
     }
 
     /// One look of the kubelet at `now`.
@@ -80,7 +80,10 @@ impl Pod {
             self.end(&container, code, now);
         }
         if self.running.is_none() && self.not_before <= Instant::now() {
-            let next = self.containers().find(|it| !self.is_done(it)).cloned();
+            let next = self
+                .containers()
+                .find(|container| !self.is_done(container))
+                .cloned();
             if let Some(container) = next.filter(|_| !self.is_over()) {
                 let process = self.place.start(images, &container, config);
                 self.running = Some((container, process));
@@ -106,25 +109,23 @@ impl Pod {
                     fs::set_permissions(directory, mode).unwrap();
                 }
             }
-            let (map, secret) = (
-                &volume["configMap"]["name"],
-                &volume["secret"]["secretName"],
-            );
+            let map = &volume["configMap"]["name"];
+            let secret = &volume["secret"]["secretName"];
             let mounted = map.as_str().or(secret.as_str());
-            let Some(data) = mounted.and_then(|it| config.get(it)) else {
+            let Some(data) = mounted.and_then(|name| config.get(name)) else {
                 continue;
             };
             let items: Vec<&Value> = list(&volume["secret"]["items"]).collect();
-            let is_shown = |key: &str| items.is_empty() || items.iter().any(|it| it["key"] == *key);
+            let is_shown =
+                |key: &str| items.is_empty() || items.iter().any(|item| item["key"] == *key);
             for file in fs::read_dir(directory).unwrap() {
                 let file = file.unwrap();
-                let name = file.file_name();
-                let name = name.to_str().unwrap();
-                if !data.contains_key(name) || !is_shown(name) {
+                let name = file.file_name().into_string().unwrap();
+                if !data.contains_key(&name) || !is_shown(&name) {
                     fs::remove_file(file.path()).unwrap();
                 }
             }
-            for (key, value) in data.iter().filter(|it| is_shown(it.0)) {
+            for (key, value) in data.iter().filter(|entry| is_shown(entry.0)) {
                 if fs::read_to_string(directory.join(key)).ok().as_ref() != Some(value) {
                     let new = self.place.directory.join("new");
                     fs::write(&new, value).unwrap();
@@ -159,7 +160,7 @@ impl Pod {
     pub(super) fn exit_code(&self) -> Option<i64> {
         let codes = self
             .containers()
-            .map(|it| self.ended.get(name(it))?["exitCode"].as_i64());
+            .map(|container| self.ended.get(name(container))?["exitCode"].as_i64());
         let mut last = None;
         for code in codes {
             last = code;
@@ -194,7 +195,7 @@ impl Pod {
         // Three failures at intervals of five seconds, once the startup probe has succeeded.
         let is_dead = self
             .live
-            .is_some_and(|it| it.elapsed() > Duration::from_secs(15));
+            .is_some_and(|instant| instant.elapsed() > Duration::from_secs(15));
         if let Some((_, process)) = self.running.as_mut().filter(|_| is_dead) {
             stop(process);
         }
@@ -220,16 +221,16 @@ impl Pod {
     /// The Pod with its status, as the API server shows it.
     pub(super) fn shown(&self) -> Value {
         let state = |container: &Value| {
-            let ended = self.ended.get(name(container));
-            let running = self.running.as_ref().filter(|(it, _)| it == container);
-            let state = match (running, ended) {
+            let terminated = self.ended.get(name(container));
+            let running = self.running.as_ref().filter(|(name, _)| name == container);
+            let state = match (running, terminated) {
                 (Some(_), _) => json!({ "running": { "startedAt": self.started } }),
-                (None, Some(ended)) => json!({ "terminated": ended }),
+                (None, Some(terminated)) => json!({ "terminated": terminated }),
                 (None, None) => json!({ "waiting": { "reason": "PodInitializing" } }),
             };
-            let last = ended
+            let last = terminated
                 .filter(|_| running.is_some())
-                .map(|it| json!({ "terminated": it }));
+                .map(|state| json!({ "terminated": state }));
             json!({
                 "name": name(container), "ready": running.is_some() && self.is_ready,
                 "restartCount": if self.is_init(container) { 0 } else { self.restarts },

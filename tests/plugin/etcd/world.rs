@@ -137,8 +137,9 @@ impl World {
     }
 
     pub(super) fn now(&self) -> String {
-        let now = Timestamp::from_millisecond(self.now_ms().try_into().unwrap());
-        now.unwrap().to_string()
+        Timestamp::from_millisecond(self.now_ms().try_into().unwrap())
+            .unwrap()
+            .to_string()
     }
 
     pub(super) fn number(&mut self) -> usize {
@@ -176,8 +177,13 @@ impl World {
 
     /// The status and the reason of a condition, in the words of the plugin.
     pub(super) fn condition(&self, kind: &str) -> (&str, &str, &str) {
-        let found = list(&self.parent["status"]["conditions"]).find(|it| it["type"] == kind);
-        let text = |field: &str| found.and_then(|it| it[field].as_str()).unwrap_or_default();
+        let condition =
+            list(&self.parent["status"]["conditions"]).find(|condition| condition["type"] == kind);
+        let text = |field: &str| {
+            condition
+                .and_then(|condition| condition[field].as_str())
+                .unwrap_or_default()
+        };
         (text("status"), text("reason"), text("message"))
     }
 
@@ -185,7 +191,7 @@ impl World {
         let logs: String = self
             .pods
             .values()
-            .chain(self.jobs.values().flat_map(|it| &it.pods))
+            .chain(self.jobs.values().flat_map(|job| &job.pods))
             .map(Pod::logs)
             .collect();
         format!("{:#}\n{:?}\n{logs}", self.parent["status"], self.operations)
@@ -196,7 +202,8 @@ impl World {
         self.stateful_set();
         self.run_jobs();
         self.write_names();
-        let (config, now) = (self.config(), self.now());
+        let config = self.config();
+        let now = self.now();
         for (ordinal, pod) in &mut self.pods {
             if !self.away.contains(ordinal) {
                 pod.look(&self.images, &config, &now);
@@ -210,9 +217,9 @@ impl World {
         let works = self
             .jobs
             .values()
-            .any(|it| it.pods.iter().any(|pod| !pod.is_over()));
+            .any(|job| job.pods.iter().any(|pod| !pod.is_over()));
         let skipped =
-            requeue.filter(|it| *it <= SKIPPED_MAX && !works && self.quiet.elapsed() > QUIET);
+            requeue.filter(|delay| *delay <= SKIPPED_MAX && !works && self.quiet.elapsed() > QUIET);
         if let Some(time) = skipped {
             self.skip(time);
         }
@@ -220,12 +227,14 @@ impl World {
 
     /// The Pods of members and Jobs.
     pub(super) fn objects(&self) -> Vec<Value> {
-        let jobs = self.jobs.values().flat_map(|it| &it.pods);
+        let jobs = self.jobs.values().flat_map(|job| &job.pods);
         self.pods.values().chain(jobs).map(Pod::shown).collect()
     }
 
     pub(super) fn child(&self, kind: &str) -> Option<&Stored> {
-        self.children.values().find(|it| it.object["kind"] == kind)
+        self.children
+            .values()
+            .find(|child| child.object["kind"] == kind)
     }
 
     /// A Pod with its directory, address and volumes.
@@ -252,8 +261,9 @@ impl World {
             (name(volume).to_owned(), path)
         });
         // Only root may start a process of another user.
-        let user = object["spec"]["securityContext"]["runAsUser"].as_u64();
-        let user = user.filter(|_| rustix::process::geteuid().is_root());
+        let user = object["spec"]["securityContext"]["runAsUser"]
+            .as_u64()
+            .filter(|_| rustix::process::geteuid().is_root());
         let place = Place {
             user: user.map(|user| user.try_into().unwrap()),
             volumes: volumes.collect(),
@@ -269,10 +279,10 @@ impl World {
         let claims = self
             .children
             .values()
-            .filter(|it| it.object["kind"] == "PersistentVolumeClaim");
-        let mut named = claims.filter(|it| name(&it.object["metadata"]) == claim);
-        let found = named.next().unwrap();
-        let uid = found.object["metadata"]["uid"].as_str().unwrap();
+            .filter(|child| child.object["kind"] == "PersistentVolumeClaim");
+        let mut named = claims.filter(|child| name(&child.object["metadata"]) == claim);
+        let child = named.next().unwrap();
+        let uid = child.object["metadata"]["uid"].as_str().unwrap();
         self.directory.path().join("volumes").join(uid)
     }
 
@@ -294,7 +304,7 @@ impl World {
 
     /// Deletes the parent and its children, and creates another one of its name.
     pub(super) fn replace_parent(&mut self) {
-        self.children.retain(|_, it| it.retained);
+        self.children.retain(|_, child| child.retained);
         self.stateful_set();
         let uid = format!("parent-{}", self.number());
         self.parent["metadata"] =
@@ -304,7 +314,7 @@ impl World {
 
     pub(super) fn lose_record(&mut self) {
         self.children
-            .retain(|_, it| it.object["kind"] != "ConfigMap");
+            .retain(|_, child| child.object["kind"] != "ConfigMap");
     }
 
     /// The directory of a member's data.
@@ -317,11 +327,11 @@ impl World {
         let maps = self
             .children
             .values()
-            .filter(|it| it.object["kind"] == "ConfigMap");
-        let maps = maps.map(|it| {
+            .filter(|child| child.object["kind"] == "ConfigMap");
+        let maps = maps.map(|map| {
             (
-                name(&it.object["metadata"]).to_owned(),
-                texts(&it.object["data"]),
+                name(&map.object["metadata"]).to_owned(),
+                texts(&map.object["data"]),
             )
         });
         maps.chain(self.secrets.clone()).collect()
@@ -337,7 +347,7 @@ impl World {
         for service in self
             .children
             .values()
-            .filter(|it| it.object["kind"] == "Service")
+            .filter(|child| child.object["kind"] == "Service")
         {
             let spec = &service.object["spec"];
             let service = name(&service.object["metadata"]);
@@ -345,7 +355,7 @@ impl World {
             for pod in self
                 .pods
                 .values()
-                .filter(|it| it.is_ready || spec["publishNotReadyAddresses"] == true)
+                .filter(|pod| pod.is_ready || spec["publishNotReadyAddresses"] == true)
             {
                 let metadata = &pod.object["metadata"];
                 let labels = texts(&metadata["labels"]);
@@ -394,8 +404,7 @@ impl World {
             .args(["--command-timeout=10s", "--endpoints", endpoint])
             .args(self.presented("client"))
             .args(arguments);
-        let output = text(command.current_dir(self.directory.path()));
-        output.map(|it| it.trim().to_owned())
+        text(command.current_dir(self.directory.path())).map(|output| output.trim().to_owned())
     }
 }
 

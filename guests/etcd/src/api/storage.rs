@@ -105,8 +105,10 @@ pub(crate) enum Medium {
 impl Storage {
     /// The access modes as Kubernetes writes them.
     pub(crate) fn access_modes(&self) -> Vec<String> {
-        let modes = self.access_modes.iter();
-        modes.map(|mode| mode.as_str().to_owned()).collect()
+        self.access_modes
+            .iter()
+            .map(|mode| mode.as_str().to_owned())
+            .collect()
     }
 }
 

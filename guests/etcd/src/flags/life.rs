@@ -34,8 +34,9 @@ impl Life {
         version: Version,
     ) -> Option<String> {
         let removed = |minor: u32, remedy: &str| {
-            let is_removed = version.is_from_minor(minor);
-            is_removed.then(|| format!("{name} was removed in etcd 3.{minor}: {remedy}"))
+            version
+                .is_from_minor(minor)
+                .then(|| format!("{name} was removed in etcd 3.{minor}: {remedy}"))
         };
         match (self, plain) {
             (Self::Until(minor, remedy), None) => removed(minor, remedy),
@@ -73,7 +74,7 @@ impl Life {
 /// The problem of a version from before these patches, and the remedy; none for a later one.
 fn unborn(name: &str, patches: &[(u32, u32)], version: Version, remedy: &str) -> Option<String> {
     // The last patch of the same or an earlier minor version decides, and where there is none, the first one of a later.
-    let is_past = |it: &&(u32, u32)| version.is_from_minor(it.0);
+    let is_past = |versions: &&(u32, u32)| version.is_from_minor(versions.0);
     let patch = patches.iter().rev().find(is_past);
     let (minor, patch) = *patch.or_else(|| patches.first())?;
     let is_born =

@@ -13,8 +13,10 @@ pub(crate) fn check(spec: &EtcdClusterSpec) -> Result<(), String> {
     retention(spec)?;
     let options = &spec.options;
     let number = |name: &str, default: u64| {
-        let stated = options.get(name).and_then(|value| value.parse().ok());
-        stated.unwrap_or(default)
+        options
+            .get(name)
+            .and_then(|value| value.parse().ok())
+            .unwrap_or(default)
     };
     let heartbeat = number("heartbeat-interval", 100);
     let election = number("election-timeout", 1000);
@@ -28,7 +30,7 @@ pub(crate) fn check(spec: &EtcdClusterSpec) -> Result<(), String> {
              {ELECTION_MS_MAX}"
         ));
     }
-    let is = |name: &str, value: &str| options.get(name).is_some_and(|it| it == value);
+    let is = |name: &str, value: &str| options.get(name).is_some_and(|stated| stated == value);
     if is("tls-min-version", "TLS1.3") && is("tls-max-version", "TLS1.2") {
         return Err(
             "spec.options: tls-min-version TLS1.3 is above tls-max-version TLS1.2".to_owned(),
@@ -36,7 +38,7 @@ pub(crate) fn check(spec: &EtcdClusterSpec) -> Result<(), String> {
     }
     for (name, plain) in options
         .keys()
-        .filter_map(|it| Some((it, it.strip_prefix(EXPERIMENTAL)?)))
+        .filter_map(|key| Some((key, key.strip_prefix(EXPERIMENTAL)?)))
     {
         if options.contains_key(plain) {
             return Err(format!(
@@ -49,7 +51,7 @@ pub(crate) fn check(spec: &EtcdClusterSpec) -> Result<(), String> {
         });
         let gates = options.get("feature-gates");
         let mut gates = gates.iter().flat_map(|gates| gates.split(','));
-        let mut is_twice = |gate: &str| gates.any(|it| it.split('=').next() == Some(gate));
+        let mut is_twice = |gate: &str| gates.any(|part| part.split('=').next() == Some(gate));
         if let Some(gate) = gate.filter(|gate| is_twice(gate)) {
             return Err(format!(
                 "spec.options: {name} and {gate} of feature-gates are one setting: leave {name} out"
@@ -62,8 +64,10 @@ pub(crate) fn check(spec: &EtcdClusterSpec) -> Result<(), String> {
 /// Checks the retention of compaction: a number of revisions, or a duration or a number of hours.
 fn retention(spec: &EtcdClusterSpec) -> Result<(), String> {
     const RETENTION: &str = "auto-compaction-retention";
-    let typed = spec.auto_compaction_retention.as_ref();
-    let typed = typed.map(|text| ("spec.autoCompactionRetention".to_owned(), text));
+    let typed = spec
+        .auto_compaction_retention
+        .as_ref()
+        .map(|text| ("spec.autoCompactionRetention".to_owned(), text));
     let option = spec.options.get(RETENTION);
     let stated = typed.or_else(|| Some((format!("spec.options: {RETENTION}"), option?)));
     let Some((path, text)) = stated else {

@@ -19,8 +19,10 @@ impl Growth {
     pub(super) fn read(status: &PersistentVolumeClaimStatus) -> Option<Self> {
         let conditions = status.conditions.as_deref().unwrap_or_default();
         let condition = |types: &[&str]| {
-            let mut conditions = conditions.iter().filter(|it| it.status == "True");
-            conditions.find(|it| types.contains(&&*it.type_))
+            let mut conditions = conditions
+                .iter()
+                .filter(|condition| condition.status == "True");
+            conditions.find(|condition| types.contains(&&*condition.type_))
         };
         if let Some(error) = condition(&["ControllerResizeError", "NodeResizeError"]) {
             let message = error.message.as_deref().unwrap_or_default().trim();
@@ -31,10 +33,13 @@ impl Growth {
             };
             return Some(Self::Failed(words.chars().take(WORDS_CHARS_MAX).collect()));
         }
-        let resources = status.allocated_resource_statuses.as_ref();
-        let allocated = resources.and_then(|it| it.get("storage"));
+        let allocated = status
+            .allocated_resource_statuses
+            .as_ref()
+            .and_then(|statuses| statuses.get("storage"));
         // The second ending is that of Kubernetes before 1.31.
-        let is_failed = |it: &&String| it.ends_with("Infeasible") || it.ends_with("Failed");
+        let is_failed =
+            |status: &&String| status.ends_with("Infeasible") || status.ends_with("Failed");
         if let Some(allocated) = allocated.filter(is_failed) {
             return Some(Self::Failed(allocated.clone()));
         }

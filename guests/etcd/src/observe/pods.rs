@@ -140,8 +140,10 @@ impl ContainerStatus {
     /// The container keeps ending, not for lack of memory: another start will hardly help.
     fn is_broken(&self) -> bool {
         let is_full = |state: &ContainerState| {
-            let terminated = state.terminated.as_ref();
-            terminated.is_some_and(|it| it.reason == "OOMKilled")
+            state
+                .terminated
+                .as_ref()
+                .is_some_and(|terminated| terminated.reason == "OOMKilled")
         };
         !self.ready
             && self.restart_count >= RESTARTS_BROKEN
@@ -151,9 +153,10 @@ impl ContainerStatus {
 
     /// The end of the log of a container that is not ready, if it has ended with an error.
     fn last_words(&self) -> Option<String> {
-        let states = [&self.state, &self.last_state].into_iter();
-        let mut ended = states.filter_map(|state| state.terminated.as_ref());
-        let message = ended.next().filter(|_| !self.ready)?.message.trim();
+        let mut terminated = [&self.state, &self.last_state]
+            .into_iter()
+            .filter_map(|state| state.terminated.as_ref());
+        let message = terminated.next().filter(|_| !self.ready)?.message.trim();
         (!message.is_empty()).then(|| job::tail(message, WORDS_CHARS_MAX).to_owned())
     }
 
@@ -166,7 +169,7 @@ impl ContainerStatus {
 pub(super) fn read(host: &dyn Host, cluster: &Cluster<'_>) -> Result<MemberPods, Fault> {
     let selector = innkeeper_kit::labels::selector_text(&cluster.selector());
     let prefix = format!("{}-", cluster.name);
-    let mut found = MemberPods::default();
+    let mut member_pods = MemberPods::default();
     let mut member = |pod: ObservedPod| -> Option<(i32, MemberPod)> {
         let ordinal = pod
             .metadata
@@ -182,21 +185,23 @@ pub(super) fn read(host: &dyn Host, cluster: &Cluster<'_>) -> Result<MemberPods,
                 left: LEAVING_MAX.saturating_sub(since),
                 until,
             };
-            found.leaving.insert(ordinal, leaving);
+            member_pods.leaving.insert(ordinal, leaving);
             return None;
         }
         let obstacle = obstacle(&pod.status);
         let mut conditions = pod.status.conditions.iter();
-        let is_ready = conditions.any(|it| it.type_ == "Ready" && it.status == "True");
+        let is_ready =
+            conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True");
         let mut init = pod.status.init_container_statuses.iter();
-        let admit = init.find(|it| it.name == admission::CONTAINER);
-        let waiting = admit.and_then(|it| it.state.running.as_ref());
+        let waiting = init
+            .find(|container| container.name == admission::CONTAINER)
+            .and_then(|container| container.state.running.as_ref());
         let mut main = pod.status.container_statuses.iter();
-        let etcd = main.find(|it| it.name == "etcd");
+        let etcd = main.find(|container| container.name == "etcd");
         let mut containers = pod.spec.containers.into_iter();
         let image = containers
-            .find(|it| it.name == "etcd")
-            .and_then(|it| it.image);
+            .find(|container| container.name == "etcd")
+            .and_then(|container| container.image);
         let stated = cluster.spec.version.as_deref().and_then(Version::parse);
         let is_stated = image.as_deref() == Some(&*cluster.image);
         let tagged = image.as_deref().and_then(Version::of_image);
@@ -208,7 +213,8 @@ pub(super) fn read(host: &dyn Host, cluster: &Cluster<'_>) -> Result<MemberPods,
                 uid: pod.metadata.uid.unwrap_or_default(),
                 created_ms: created.map_or(0, milliseconds),
                 is_ready,
-                waiting_since_ms: waiting.and_then(|it| it.started_at.as_ref().map(milliseconds)),
+                waiting_since_ms: waiting
+                    .and_then(|waiting| waiting.started_at.as_ref().map(milliseconds)),
                 has_run: etcd.is_some_and(ContainerStatus::has_run),
                 is_broken: etcd.is_some_and(ContainerStatus::is_broken),
                 obstacle,
@@ -216,29 +222,37 @@ pub(super) fn read(host: &dyn Host, cluster: &Cluster<'_>) -> Result<MemberPods,
                 // The version in the spec is that of the image in the spec alone.
                 version: tagged.or_else(|| stated.filter(|_| is_stated)),
                 revision: labels
-                    .and_then(|it| it.get("controller-revision-hash"))
+                    .and_then(|labels| labels.get("controller-revision-hash"))
                     .cloned(),
             },
         ))
     };
-    let observed = host.list::<ObservedPod>(cluster.namespace, &selector)?;
-    let pods = observed.into_iter().filter_map(&mut member).collect();
-    Ok(MemberPods { pods, ..found })
+    let pods = host
+        .list::<ObservedPod>(cluster.namespace, &selector)?
+        .into_iter()
+        .filter_map(&mut member)
+        .collect();
+    Ok(MemberPods {
+        pods,
+        ..member_pods
+    })
 }
 
 /// The cause for which a Pod does not start.
 fn obstacle(status: &ObservedPodStatus) -> Option<Obstacle> {
     let mut conditions = status.conditions.iter();
-    let scheduled = conditions.find(|it| it.type_ == "PodScheduled" && it.status == "False");
-    if let Some(message) = scheduled.and_then(|it| it.message.as_deref()) {
+    let scheduled = conditions
+        .find(|condition| condition.type_ == "PodScheduled" && condition.status == "False");
+    if let Some(message) = scheduled.and_then(|condition| condition.message.as_deref()) {
         let words = message.trim().chars().take(SCHEDULER_CHARS_MAX);
         return Some(Obstacle::Unschedulable(words.collect()));
     }
     let containers = status.init_container_statuses.iter();
     let mut waiting = containers
         .chain(&status.container_statuses)
-        .filter_map(|it| it.state.waiting.as_ref());
-    let waiting = waiting.find(|it| !it.reason.is_empty() && !STARTING.contains(&&*it.reason))?;
+        .filter_map(|container| container.state.waiting.as_ref());
+    let waiting =
+        waiting.find(|state| !state.reason.is_empty() && !STARTING.contains(&&*state.reason))?;
     // The kubelet alternates between the two.
     let reason = waiting.reason.replace("ErrImagePull", "ImagePullBackOff");
     Some(Obstacle::Waiting(reason))

@@ -30,8 +30,9 @@ impl View<'_> {
         warnings: &[Warning],
     ) -> Vec<Event> {
         let stored = |type_: &str| {
-            let stored = request.stored_condition(type_);
-            stored.map_or_else(String::new, |it| it.reason)
+            request
+                .stored_condition(type_)
+                .map_or_else(String::new, |condition| condition.reason)
         };
         let mut events = Vec::new();
         for condition in conditions {
@@ -45,21 +46,25 @@ impl View<'_> {
         let warned = &self.observation.warned;
         let new = warnings
             .iter()
-            .filter(|it| !QUIET.contains(&&*it.code) && !warned.contains(&it.code));
-        events.extend(new.map(|it| Event::warning(&*it.code, &*it.message)));
+            .filter(|warning| !QUIET.contains(&&*warning.code) && !warned.contains(&warning.code));
+        events.extend(new.map(|warning| Event::warning(&*warning.code, &*warning.message)));
         events
     }
 
     /// The events of the pass that writes the first template of an upgrade, and of the one that finds the upgrade complete.
     fn upgrades(&self, progressing: &str) -> Option<Event> {
         let current = self.current_version()?;
-        if let Some(last) = self.observation.last_version.filter(|it| *it < current) {
+        if let Some(last) = self
+            .observation
+            .last_version
+            .filter(|version| *version < current)
+        {
             let message = format!("upgraded from {last} to {current}");
             return Some(Event::normal("UpgradeFinished", message));
         }
-        let target = self.cluster.target.filter(|it| *it > current)?;
-        let running = self.observation.running.as_ref()?;
-        let is_new = running.image("etcd") != Some(self.cluster.image.as_str());
+        let target = self.cluster.target.filter(|version| *version > current)?;
+        let is_new =
+            self.observation.running.as_ref()?.image("etcd") != Some(self.cluster.image.as_str());
         let begins = if self.cluster.preparing.is_some() {
             !self.is_written
         } else {
@@ -110,7 +115,8 @@ impl View<'_> {
 
 /// The event of a condition with a new reason.
 fn of_condition(before: &str, condition: &Condition) -> Option<Event> {
-    let (type_, reason) = (&*condition.type_, &*condition.reason);
+    let type_ = &*condition.type_;
+    let reason = &*condition.reason;
     let message = || condition.message.clone();
     let mut problems = PROBLEMS.iter();
     if problems.any(|(its, reasons)| *its == type_ && reasons.contains(&reason)) {

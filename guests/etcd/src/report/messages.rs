@@ -35,8 +35,7 @@ impl View<'_> {
 
     /// The cause for which a member has no Pod or one that does not start, with the remedy.
     fn trouble(&self) -> Option<String> {
-        let members = self.step.record.as_ref()?.members.iter();
-        members.copied().find_map(|ordinal| {
+        self.step.record.as_ref()?.members.iter().copied().find_map(|ordinal| {
             let pod = self.observation.pods.get(&ordinal);
             if pod.is_some_and(|pod| pod.is_ready) {
                 return None;
@@ -103,7 +102,7 @@ impl View<'_> {
             .keys()
             .chain(self.observation.leaving.keys());
         let users = pods.filter(|ordinal| claims.contains(&self.cluster.claim(**ordinal)));
-        let users: Vec<String> = users.map(|it| self.cluster.member(*it)).collect();
+        let users: Vec<String> = users.map(|ordinal| self.cluster.member(*ordinal)).collect();
         (!users.is_empty()).then(|| format!("in use by Pods {}", users.join(", ")))
     }
 
@@ -124,7 +123,9 @@ impl View<'_> {
     /// Missing claims of a cluster to adopt, and the remedy.
     pub(super) fn missing(&self, claims: &[String]) -> String {
         let existing = self.observation.claims.keys();
-        let existing: Vec<String> = existing.map(|it| self.cluster.claim(*it)).collect();
+        let existing: Vec<String> = existing
+            .map(|ordinal| self.cluster.claim(*ordinal))
+            .collect();
         let remedy = match self.users(&existing) {
             None => "or delete the others and set storage.existingClaims to Refuse".to_owned(),
             Some(users) => format!("and keep the others, {users}"),
@@ -135,7 +136,8 @@ impl View<'_> {
 
     /// The problem of the Secrets with certificates: a code and a sentence.
     pub(super) fn certificates(&self) -> Option<(&'static str, String)> {
-        let (named, issued) = (&self.observation.certificates, &self.observation.issued);
+        let named = &self.observation.certificates;
+        let issued = &self.observation.issued;
         let remedy = self.remedy_of_issued();
         let missing = named.missing_secrets().chain(issued.missing_secrets());
         let missing: Vec<&str> = missing.collect();
@@ -232,7 +234,7 @@ impl View<'_> {
     }
 
     pub(super) fn preparing(&self) -> String {
-        let version = self.cluster.version().map(|it| it.to_string());
+        let version = self.cluster.version().map(|version| version.to_string());
         format!(
             "members restart one by one and write a snapshot with version {}, because etcd 3.7 cannot read log entries of 3.5: \
              {}",
@@ -242,8 +244,9 @@ impl View<'_> {
     }
 
     pub(super) fn complete(&self) -> String {
-        let version = self.current_version().map(|it| it.to_string());
-        let version = version.as_deref().unwrap_or("unknown");
+        let version = self
+            .current_version()
+            .map_or_else(|| "unknown".to_owned(), |version| version.to_string());
         format!("{} members, version {version}", self.members)
     }
 
@@ -263,12 +266,22 @@ impl View<'_> {
 
     /// The members that are without data, or without a place in etcd, as names.
     pub(super) fn replaced(&self) -> String {
-        let record = self.step.record.as_ref();
-        let begun = record.into_iter().flat_map(|it| it.replacing.keys());
-        let waiting = self.observation.pods.iter();
-        let waiting = waiting.filter(|(_, pod)| pod.waiting_since_ms.is_some());
-        let ordinals: BTreeSet<i32> = begun.chain(waiting.map(|it| it.0)).copied().collect();
-        let names: Vec<String> = ordinals.iter().map(|it| self.cluster.member(*it)).collect();
+        let begun = self
+            .step
+            .record
+            .as_ref()
+            .into_iter()
+            .flat_map(|record| record.replacing.keys());
+        let waiting = self
+            .observation
+            .pods
+            .iter()
+            .filter(|(_, pod)| pod.waiting_since_ms.is_some());
+        let ordinals: BTreeSet<i32> = begun.chain(waiting.map(|entry| entry.0)).copied().collect();
+        let names: Vec<String> = ordinals
+            .iter()
+            .map(|ordinal| self.cluster.member(*ordinal))
+            .collect();
         names.join(", ")
     }
 
@@ -297,8 +310,9 @@ impl View<'_> {
 
     pub(super) fn failure(&self) -> String {
         let record = self.observation.record.as_ref();
-        let failure = record.and_then(|record| jobs::failure(&self.observation.jobs, record));
-        failure.unwrap_or_else(|| "a Job failed".to_owned())
+        record
+            .and_then(|record| jobs::failure(&self.observation.jobs, record))
+            .unwrap_or_else(|| "a Job failed".to_owned())
     }
 
     /// The members whose data or volume only a user can give up.
@@ -323,7 +337,10 @@ impl View<'_> {
     /// The way to repair broken members, one of them at a time.
     pub(super) fn repair(&self) -> String {
         let broken = self.broken();
-        let names: Vec<String> = broken.iter().map(|it| self.cluster.member(*it)).collect();
+        let names: Vec<String> = broken
+            .iter()
+            .map(|ordinal| self.cluster.member(*ordinal))
+            .collect();
         let first = broken.first().copied().unwrap_or_default();
         let pod = self.cluster.member(first);
         let remedy = if self.cluster.is_persistent() {

@@ -66,9 +66,11 @@ impl View<'_> {
     fn warnings_of_storage(&self) -> Vec<Warning> {
         let mut warnings = Vec::new();
         let names = |is_one: &dyn Fn(&Claim) -> bool| {
-            let claims = self.observation.claims_of_members(self.cluster);
-            let named = claims.filter(|(_, claim)| is_one(claim));
-            let named: Vec<String> = named.map(|it| self.cluster.claim(it.0)).collect();
+            let named = self
+                .observation
+                .claims_of_members(self.cluster)
+                .filter(|(_, claim)| is_one(claim));
+            let named: Vec<String> = named.map(|entry| self.cluster.claim(entry.0)).collect();
             (!named.is_empty()).then(|| named.join(", "))
         };
         let unmanaged = names(&|claim| claim.child.is_none() && !claim.is_leaving);
@@ -80,15 +82,9 @@ impl View<'_> {
         if arguments::is_quota_near_disk(self.cluster, self.observation) {
             warnings.push(warning(QUOTA_NEAR_DISK, NEAR_DISK));
         }
-        let wanted = Amount::from_quantity(&self.cluster.spec.storage.size);
-        let requested = |claim: &Claim| {
-            claim
-                .child
-                .as_ref()
-                .and_then(requested)
-                .map(Amount::from_quantity)
-        };
-        let small = names(&|claim| requested(claim).is_some_and(|has| has < wanted));
+        let size = Amount::of(&self.cluster.spec.storage.size);
+        let requested = |claim: &Claim| claim.child.as_ref().and_then(requested).map(Amount::of);
+        let small = names(&|claim| requested(claim).is_some_and(|has| has < size));
         if !self.observation.can_grow && small.is_some() {
             let message = "the claims keep their size: their StorageClass does not allow expansion";
             warnings.push(warning("StorageNotExpandable", message));
@@ -101,13 +97,15 @@ impl View<'_> {
             );
             warnings.push(warning(FILE_SYSTEM_PENDING, message));
         }
-        let claims = self.observation.claims_of_members(self.cluster);
-        let failed = claims.filter_map(|(ordinal, claim)| match &claim.growth {
-            Some(Growth::Failed(words)) => {
-                Some(format!("{}: {words}", self.cluster.claim(ordinal)))
-            }
-            _ => None,
-        });
+        let failed =
+            self.observation
+                .claims_of_members(self.cluster)
+                .filter_map(|(ordinal, claim)| match &claim.growth {
+                    Some(Growth::Failed(words)) => {
+                        Some(format!("{}: {words}", self.cluster.claim(ordinal)))
+                    }
+                    _ => None,
+                });
         let failed: Vec<String> = failed.collect();
         if !failed.is_empty() {
             let message = format!(

@@ -15,18 +15,18 @@ fn warnings(outcome: &Outcome) -> Vec<String> {
     let status = outcome.report().status.as_ref().unwrap();
     let warnings = status["warnings"].as_array().unwrap().iter();
     warnings
-        .map(|it| it["code"].as_str().unwrap().to_owned())
+        .map(|warning| warning["code"].as_str().unwrap().to_owned())
         .collect()
 }
 
 /// A formed cluster of a size, with the children of its last answer.
 fn cluster(size: i32, spec: &Value) -> (EtcdCluster, Vec<(String, Value)>) {
-    let mut given = json!({ "size": size, "image": IMAGE });
-    given
+    let mut merged = json!({ "size": size, "image": IMAGE });
+    merged
         .as_object_mut()
         .unwrap()
         .extend(spec.as_object().unwrap().clone());
-    let parent = parent(given);
+    let parent = parent(merged);
     let ready = || host().objects((0..size).map(|ordinal| pod(ordinal, true, IMAGE)));
     let first = answer(TestRequest::new(&parent), &host());
     let second = answer(observing(&parent, &settled(&first, 0)), &host());
@@ -68,16 +68,16 @@ fn an_unsafe_roll_out_is_advised_only_where_a_quorum_survives_it() {
     ] {
         let (before, children) = cluster(size, &json!({}));
         let edited = parent(json!({ "size": size, "image": IMAGE, "snapshotCount": 5000 }));
-        let pods = (0..size).map(|it| pod(it, ready.contains(&it), IMAGE));
+        let pods = (0..size).map(|ordinal| pod(ordinal, ready.contains(&ordinal), IMAGE));
         let host = host().objects(pods);
-        let held = answer(observing(&edited, &children), &host);
-        let progressing = message(&held, "Progressing");
+        let outcome = answer(observing(&edited, &children), &host);
+        let progressing = message(&outcome, "Progressing");
         assert_eq!(
             progressing.contains(ADVICE),
             is_advised,
             "{size} {ready:?}: {progressing}"
         );
-        assert!(!warnings(&held).contains(&"UnsafeRolloutAllowed".to_owned()));
+        assert!(!warnings(&outcome).contains(&"UnsafeRolloutAllowed".to_owned()));
         // While it is set, it is warned about and never advised, with and without a roll-out.
         for parent in [edited, before] {
             let allowed = answer(observing(&annotated(parent), &children), &host);
@@ -154,8 +154,8 @@ fn a_member_without_a_node_is_named_with_its_remedy() {
         let outcome = answer(observing(&parent, &children), &host);
         assert_eq!(message(&outcome, "Degraded"), expected);
         let edited = super::parent(json!({ "image": IMAGE, "snapshotCount": 5000 }));
-        let held = answer(observing(&edited, &children), &host);
-        let progressing = message(&held, "Progressing");
+        let outcome = answer(observing(&edited, &children), &host);
+        let progressing = message(&outcome, "Progressing");
         assert!(progressing.contains(expected), "{progressing}");
     }
     let unseen = host().objects(ready(2)).object(&leaving).now(119_000);
@@ -199,10 +199,13 @@ fn a_claim_that_pods_use_is_not_to_be_deleted() {
                         \"true\" to go on with these members";
     let adopting = parent(json!({ "image": IMAGE, "storage": { "existingClaims": "Adopt" } }));
     let told = |parent: &EtcdCluster, from: usize, host: &FakeHost| {
-        let claims = retained_claims().into_iter().enumerate().skip(from);
-        let request = claims.fold(TestRequest::new(parent), |request, (at, claim)| {
-            request.retained(&format!("claim-{at}"), &claim)
-        });
+        let request = retained_claims()
+            .into_iter()
+            .enumerate()
+            .skip(from)
+            .fold(TestRequest::new(parent), |request, (at, claim)| {
+                request.retained(&format!("claim-{at}"), &claim)
+            });
         message(&answer(request, host), "Available")
     };
     let mut leaving = pod(0, false, IMAGE);
@@ -325,14 +328,21 @@ fn a_volume_that_does_not_grow_is_told() {
     let ready = host().objects((0..3).map(|ordinal| pod(ordinal, true, IMAGE)));
     for (status, code, message) in GROWTH {
         let mut children = children.clone();
-        let claim = children.iter_mut().find(|it| it.0 == "claim-1").unwrap();
+        let claim = children
+            .iter_mut()
+            .find(|child| child.0 == "claim-1")
+            .unwrap();
         claim.1["status"] = serde_json::from_str(status).unwrap();
         let outcome = answer(observing(&parent, &children), &ready);
         let status = outcome.report().status.as_ref().unwrap();
-        let found = &status["warnings"][0];
-        assert_eq!(found["code"].as_str().unwrap_or_default(), *code);
-        assert_eq!(found["message"].as_str().unwrap_or_default(), *message);
-        let told = outcome.report().events.iter().any(|it| it.reason == *code);
-        assert_eq!(told, *code == "VolumeResizeFailed");
+        let warning = &status["warnings"][0];
+        assert_eq!(warning["code"].as_str().unwrap_or_default(), *code);
+        assert_eq!(warning["message"].as_str().unwrap_or_default(), *message);
+        let has_event = outcome
+            .report()
+            .events
+            .iter()
+            .any(|event| event.reason == *code);
+        assert_eq!(has_event, *code == "VolumeResizeFailed");
     }
 }

@@ -34,9 +34,10 @@ fn check(specs: &[Value], expected: &Expect) {
 
 #[test]
 fn names_leave_room_for_those_of_children() {
-    let (longest, too_long) = ("a".repeat(44), "a".repeat(45));
-    let names = [&*longest, "a-1", &*too_long, "1a", "a.b", "a-"];
-    let lines = names.map(|name| format!("{name}: {}\n", verdict(name, &json!({}))));
+    let longest = "a".repeat(44);
+    let too_long = "a".repeat(45);
+    let lines = [&*longest, "a-1", &*too_long, "1a", "a.b", "a-"]
+        .map(|name| format!("{name}: {}\n", verdict(name, &json!({}))));
     expect![[r#"
         aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa: accepted
         a-1: accepted

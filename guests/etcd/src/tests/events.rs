@@ -5,8 +5,8 @@ use super::*;
 /// The report of an answer as the status of the parent.
 pub(super) fn stored(outcome: &Outcome) -> Value {
     let mut status = outcome.report().status.clone().unwrap();
-    let conditions = outcome.report().conditions.iter().map(|it| {
-        let mut condition = json!(it);
+    let conditions = outcome.report().conditions.iter().map(|reported| {
+        let mut condition = json!(reported);
         condition["lastTransitionTime"] = json!("1970-01-01T00:00:00Z");
         condition
     });
@@ -27,16 +27,15 @@ fn told(
     assert!(
         again
             .iter()
-            .all(|it| it.reason.starts_with("Member") || it.reason == "UpgradeStarted"),
+            .all(|again| again.reason.starts_with("Member") || again.reason == "UpgradeStarted"),
         "{again:?}"
     );
-    let line = |it: &Event| format!("{:?} {}: {}", it.type_, it.reason, it.message);
+    let line = |event: &Event| format!("{:?} {}: {}", event.type_, event.reason, event.message);
     first.report().events.iter().map(line).collect()
 }
 
 fn pods(ready: [bool; 3], image: &str) -> FakeHost {
-    let pods = (0..).zip(ready);
-    pods.fold(host(), |host, (ordinal, ready)| {
+    (0..).zip(ready).fold(host(), |host, (ordinal, ready)| {
         host.object(&pod(ordinal, ready, image))
     })
 }
@@ -82,16 +81,16 @@ fn a_roll_out_that_is_held_is_told_and_a_normal_one_is_not() {
         told(&other, &children, &outcome, &pods([true; 3], IMAGE)),
         [""; 0]
     );
-    let held = told(
+    let during_hold = told(
         &other,
         &children,
         &outcome,
         &pods([false, true, true], IMAGE),
     );
-    assert_eq!(held.len(), 1, "{held:?}");
+    assert_eq!(during_hold.len(), 1, "{during_hold:?}");
     assert!(
-        held[0].starts_with("Warning RolloutHeld: no member is replaced"),
-        "{held:?}"
+        during_hold[0].starts_with("Warning RolloutHeld: no member is replaced"),
+        "{during_hold:?}"
     );
 }
 
@@ -130,7 +129,7 @@ fn a_warning_is_told_once() {
             .report()
             .events
             .iter()
-            .map(|it| it.reason.clone())
+            .map(|event| event.reason.clone())
             .collect()
     };
     assert_eq!(reasons(&first), ["EvenSize"]);

@@ -8,11 +8,15 @@ fn problem(version: &str, options: &Value) -> String {
     let config = json!({ "tenants": { "options": names } });
     let parent = parent(json!({ "version": version, "options": options }));
     let request = TestRequest::new(&parent).config(&config).build();
-    let problem = Plugin::reconcile(&request, &host()).err();
-    problem.map_or_else(String::new, |fault| {
-        let message = fault.message.strip_prefix("spec.options: ");
-        message.unwrap_or(&fault.message).to_owned()
-    })
+    Plugin::reconcile(&request, &host())
+        .err()
+        .map_or_else(String::new, |fault| {
+            fault
+                .message
+                .strip_prefix("spec.options: ")
+                .unwrap_or(&fault.message)
+                .to_owned()
+        })
 }
 
 /// Version, flag and problem: what real members of 3.4.13, 3.5.35, 3.6.16 and 3.7.3 say, and the source of the patches between.
@@ -177,8 +181,8 @@ fn flags_that_a_version_does_not_have_are_invalid() {
             _ if name.ends_with("duration") => "1s",
             _ => "true",
         };
-        let found = problem(version, &json!({ *name: value }));
-        assert_eq!(found, *expected, "{version} {name}");
+        let message = problem(version, &json!({ *name: value }));
+        assert_eq!(message, *expected, "{version} {name}");
     }
 }
 

@@ -57,7 +57,8 @@ fn a_schedule_begins_with_the_formation_and_rests_during_a_pause() {
 fn the_last_result_tells_the_alarms() {
     let (outcome, _) = formed(&inspected(3));
     let children = settled(&outcome, 3);
-    let (none, full) = ("inspected", "inspected\nmemberID:1 alarm:NOSPACE");
+    let none = "inspected";
+    let full = "inspected\nmemberID:1 alarm:NOSPACE";
     let corrupt = "inspected\nmemberID:1 alarm:NOSPACE\nmemberID:2 alarm:CORRUPT";
     for (results, expected) in [
         (&[][..], "NotDegraded"),

@@ -48,7 +48,7 @@ impl World {
             || self
                 .status
                 .as_ref()
-                .is_some_and(|it| it["clusterFormed"] == true)
+                .is_some_and(|status| status["clusterFormed"] == true)
             || !self.claims.is_empty()
     }
 
@@ -67,8 +67,10 @@ impl World {
         if let Some(status) = &self.status {
             request = request.status(status);
         }
-        let pods = self.ready.iter();
-        let pods = pods.map(|(ordinal, is_ready)| pod(*ordinal, *is_ready, IMAGE));
+        let pods = self
+            .ready
+            .iter()
+            .map(|(ordinal, is_ready)| pod(*ordinal, *is_ready, IMAGE));
         let outcome = answer(request, &host().objects(pods));
         self.was_paused = self.size == 0 || self.replicas() == Some(0);
         self.stateful_set = None;
@@ -114,12 +116,12 @@ impl World {
         );
         self.is_formed = is_formed;
         let available = outcome.report().find_condition("Available").unwrap();
-        let kept = self.claims.len();
+        let remaining = self.claims.len();
         let quorum = usize::try_from(members).unwrap() / 2 + 1;
-        let is_stopped = is_formed && self.size > 0 && kept < quorum;
+        let is_stopped = is_formed && self.size > 0 && remaining < quorum;
         if is_stopped {
             prop_assert_eq!(&*available.reason, "QuorumLost", "{:?}", self);
-            for ordinal in (0..members).filter(|it| !self.claims.contains_key(it)) {
+            for ordinal in (0..members).filter(|ordinal| !self.claims.contains_key(ordinal)) {
                 let claim = format!("data-demo-{ordinal}");
                 prop_assert!(available.message.contains(&claim), "{}", available.message);
             }

@@ -100,8 +100,10 @@ impl World {
             is_volatile,
             now: 1000,
             last: 100,
-            members: ordinals().map(|it| (id(it), (it, true))).collect(),
-            disks: ordinals().map(|it| (it, id(it))).collect(),
+            members: ordinals()
+                .map(|ordinal| (id(ordinal), (ordinal, true)))
+                .collect(),
+            disks: ordinals().map(|ordinal| (ordinal, id(ordinal))).collect(),
             pods: ordinals().map(pod).collect(),
             jobs: BTreeMap::new(),
             leftovers: Vec::new(),
@@ -159,17 +161,20 @@ impl World {
         let survives = |(id, (ordinal, _)): (&u64, &(i32, bool))| {
             *ordinal != lost && self.disks.get(ordinal) == Some(id)
         };
-        self.members.iter().filter(|it| survives(*it)).count()
+        self.members
+            .iter()
+            .filter(|member| survives(*member))
+            .count()
     }
 
     fn seen(&self, record: &Record) -> Seen {
         let pod = |(ordinal, pod): (&i32, &Pod)| {
-            let seen = SeenPod {
+            let observed = SeenPod {
                 uid: pod.uid.to_string(),
                 is_ready: pod.state == State::Running && self.has_quorum(),
                 is_empty: matches!(pod.state, State::Waiting(since) if self.now - since >= EMPTY_AFTER),
             };
-            (*ordinal, seen)
+            (*ordinal, observed)
         };
         let job = self.jobs.get(&record.sequence).map(|job| SeenJob {
             operation: job.operation.clone(),
@@ -189,12 +194,12 @@ impl World {
             self.record = Some(self.reconstructed());
             return;
         };
-        let seen = self.seen(&record);
+        let observed = self.seen(&record);
         let record = replace::without_used_admissions(record, |ordinal| {
-            let pod = seen.pods.get(&ordinal)?;
+            let pod = observed.pods.get(&ordinal)?;
             Some((&*pod.uid, pod.is_ready))
         });
-        let after = match replace::next(&record, &seen) {
+        let after = match replace::next(&record, &observed) {
             Next::Idle => {
                 self.jobs.clear();
                 record
@@ -308,10 +313,10 @@ impl World {
             State::Down | State::Waiting(_) => {
                 let mounted = self.mounted.as_ref();
                 prop_assert!(
-                    mounted.is_none_or(|it| it.formed),
+                    mounted.is_none_or(|mounted| mounted.formed),
                     "{ordinal} would form a second cluster: {self:?}"
                 );
-                let admitted = mounted.and_then(|it| it.admitted.get(&ordinal));
+                let admitted = mounted.and_then(|mounted| mounted.admitted.get(&ordinal));
                 if admitted != Some(&pod.uid.to_string()) || !self.join(ordinal)? {
                     return Ok(());
                 }
@@ -324,12 +329,15 @@ impl World {
 
     /// Starts a member without data; false if it cannot join yet.
     fn join(&mut self, ordinal: i32) -> Result<bool, TestCaseError> {
-        let mounted = self.mounted.as_ref();
-        let listed = mounted.map(Record::registered).unwrap_or_default();
-        let known: BTreeSet<i32> = self.members.values().map(|it| it.0).collect();
+        let listed = self
+            .mounted
+            .as_ref()
+            .map(Record::registered)
+            .unwrap_or_default();
+        let ids: BTreeSet<i32> = self.members.values().map(|member| member.0).collect();
         let mut members = self.members.iter_mut();
         let own = members.find(|(_, (its, _))| *its == ordinal);
-        let Some((id, (_, is_started))) = own.filter(|_| listed == known) else {
+        let Some((id, (_, is_started))) = own.filter(|_| listed == ids) else {
             return Ok(false);
         };
         prop_assert!(

@@ -16,15 +16,17 @@ fn status(outcome: &Outcome) -> Value {
 
 /// The problem of a parent without children.
 fn problem(parent: &EtcdCluster) -> Option<String> {
-    let answer = Plugin::reconcile(&TestRequest::new(parent).build(), &host());
-    answer.err().map(|fault| fault.message)
+    Plugin::reconcile(&TestRequest::new(parent).build(), &host())
+        .err()
+        .map(|fault| fault.message)
 }
 
 fn members(ready: &[bool], revisions: &[&str]) -> FakeHost {
-    let pods = (0..).zip(ready.iter().zip(revisions));
-    pods.fold(host(), |host, (ordinal, (ready, revision))| {
-        host.object(&of_revision(ordinal, *ready, IMAGE, revision))
-    })
+    (0..)
+        .zip(ready.iter().zip(revisions))
+        .fold(host(), |host, (ordinal, (ready, revision))| {
+            host.object(&of_revision(ordinal, *ready, IMAGE, revision))
+        })
 }
 
 #[test]
@@ -33,10 +35,10 @@ fn an_edit_takes_no_member_while_another_one_is_down() {
     let other = parent(json!({ "size": 3, "image": IMAGE, "snapshotCount": 5000 }));
     let old = settled(&outcome, 3);
     let down = members(&[false, true, true], &["r1"; 3]);
-    let held = answer(observing(&other, &old), &down);
-    assert_eq!(partition(&held), 3);
-    assert_eq!(reason(&held, "Progressing"), "RolloutHeld");
-    assert_eq!(reason(&held, "Degraded"), "MembersUnhealthy");
+    let blocked = answer(observing(&other, &old), &down);
+    assert_eq!(partition(&blocked), 3);
+    assert_eq!(reason(&blocked, "Progressing"), "RolloutHeld");
+    assert_eq!(reason(&blocked, "Degraded"), "MembersUnhealthy");
 
     let mut annotated = other.clone();
     annotated.metadata.annotations = Some(
@@ -205,7 +207,7 @@ fn the_quota_is_that_of_the_smallest_volume() {
         let mut children = settled(&second, 3);
         for (ordinal, capacity) in capacities.iter().enumerate() {
             let key = format!("claim-{ordinal}");
-            let claim = children.iter_mut().find(|(it, _)| *it == key).unwrap();
+            let claim = children.iter_mut().find(|(name, _)| *name == key).unwrap();
             claim.1["status"] = json!({ "capacity": { "storage": capacity } });
         }
         let ready = members(&[true; 3], &["r1"; 3]);
@@ -213,8 +215,13 @@ fn the_quota_is_that_of_the_smallest_volume() {
         let after = answer(request, &ready);
         let warnings = status(&after)["warnings"].to_string();
         assert!(!warnings.contains("StorageNotExpandable"), "{warnings}");
-        let arguments = spec_of(&after)["template"]["spec"]["containers"][0]["args"].clone();
-        let arguments = arguments.as_array().unwrap().last().unwrap().clone();
+        let arguments = spec_of(&after)["template"]["spec"]["containers"][0]["args"]
+            .clone()
+            .as_array()
+            .unwrap()
+            .last()
+            .unwrap()
+            .clone();
         arguments
             .as_str()
             .unwrap()
@@ -233,9 +240,12 @@ fn the_quota_is_that_of_the_smallest_volume() {
 fn a_default_quota_on_a_small_volume_is_warned_of_without_an_event() {
     let warned = |spec: Value| {
         let outcome = answer(TestRequest::new(&parent(spec)), &host());
-        let warnings = status(&outcome)["warnings"].clone();
-        let warnings = warnings.as_array().unwrap().iter();
-        let codes: Vec<String> = warnings.map(|it| it["code"].to_string()).collect();
+        let codes: Vec<String> = status(&outcome)["warnings"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|warning| warning["code"].to_string())
+            .collect();
         assert_eq!(outcome.report().events, [], "{codes:?}");
         !codes.is_empty()
     };
@@ -398,10 +408,10 @@ fn a_stateful_set_goes_before_the_formation_only_if_the_claims_stay() {
         .find(|(key, _)| key == "members")
         .unwrap();
     set.1["spec"]["persistentVolumeClaimRetentionPolicy"]["whenDeleted"] = json!("Delete");
-    let kept = answer(observing(&other, &children), &host());
-    assert_eq!(policy(&kept), "Retain");
-    let gone = answer(observing(&other, &settled(&second, 3)), &host());
-    assert!(gone.child("members").is_none());
+    let retained = answer(observing(&other, &children), &host());
+    assert_eq!(policy(&retained), "Retain");
+    let removed = answer(observing(&other, &settled(&second, 3)), &host());
+    assert!(removed.child("members").is_none());
     let whole = members(&[true; 3], &["r1"; 3]);
     let formed = answer(observing(&deleting(IMAGE), &settled(&second, 3)), &whole);
     assert_eq!(policy(&formed), "Delete");

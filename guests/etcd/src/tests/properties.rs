@@ -90,21 +90,23 @@ fn stored(child: &Child) -> Value {
 /// The next pass after an answer, with the report as the stored status.
 fn next(parent: &Value, answer: &Outcome) -> TestRequest {
     let mut status = answer.report().status.clone().unwrap_or_default();
-    let conditions = answer.report().conditions.iter().map(|it| {
-        let mut condition = json!(it);
+    let conditions = answer.report().conditions.iter().map(|reported| {
+        let mut condition = json!(reported);
         condition["lastTransitionTime"] = json!("2026-01-01T00:00:00Z");
         condition
     });
     status["conditions"] = conditions.collect();
-    let children = answer.children().iter();
-    let request = children.fold(request(parent), |request, child| {
-        let retained = child.removal == RemovalPolicy::Retain;
-        if retained {
-            request.retained(&child.key, &stored(child))
-        } else {
-            request.child(&child.key, &stored(child))
-        }
-    });
+    let request = answer
+        .children()
+        .iter()
+        .fold(request(parent), |request, child| {
+            let retained = child.removal == RemovalPolicy::Retain;
+            if retained {
+                request.retained(&child.key, &stored(child))
+            } else {
+                request.child(&child.key, &stored(child))
+            }
+        });
     request.status(&status)
 }
 

@@ -31,14 +31,17 @@ fn annotation(outcome: &Outcome, key: &str) -> Value {
 
 /// The Jobs of an answer: key, name, and `held` or `made`.
 fn jobs(outcome: &Outcome) -> Vec<String> {
-    let jobs = outcome.children().iter().filter(|it| it.kind() == "Job");
-    let line = |it: &Child| {
-        let policy = if it.apply == ApplyPolicy::Hold {
+    let jobs = outcome
+        .children()
+        .iter()
+        .filter(|child| child.kind() == "Job");
+    let line = |child: &Child| {
+        let policy = if child.apply == ApplyPolicy::Hold {
             "held"
         } else {
             "made"
         };
-        format!("{} {} {policy}", it.key, it.name())
+        format!("{} {} {policy}", child.key, child.name())
     };
     jobs.map(line).collect()
 }
@@ -92,8 +95,10 @@ fn variable(outcome: &Outcome, key: &str, name: &str) -> Value {
     let job = Value::from(outcome.child(key).unwrap().object.clone());
     let environment = &job["spec"]["template"]["spec"]["containers"][0]["env"];
     let mut environment = environment.as_array().unwrap().iter();
-    let found = environment.find(|it| it["name"] == name);
-    found.map(|it| it["value"].clone()).unwrap_or_default()
+    environment
+        .find(|variable| variable["name"] == name)
+        .map(|variable| variable["value"].clone())
+        .unwrap_or_default()
 }
 
 /// The children of a formed article whose last member has this progress of its replacement.
@@ -111,8 +116,10 @@ fn begun(replacing: Option<&str>) -> Vec<(String, Value)> {
 fn job(replacing: Option<&str>) -> Child {
     let children = begun(replacing);
     let host = cluster(&[0, 1], &[(2, "new")]);
-    let due = answer(observing(&article(), &children), &host);
-    due.child("operation-0").unwrap().clone()
+    answer(observing(&article(), &children), &host)
+        .child("operation-0")
+        .unwrap()
+        .clone()
 }
 
 pub(super) fn survey() -> Child {
@@ -152,13 +159,13 @@ fn a_member_without_data_is_found_and_removed() {
     let mut children = after(&survey, &begin);
     let runs = answer(observing(&parent, &children), &two());
     assert_eq!(jobs(&runs), ["operation-0 demo-survey-0 held"]);
-    let ended = end(&mut children, two(), "operation-0", "Complete", MEMBERS);
-    let known = answer(observing(&parent, &children), &ended);
-    assert_eq!(annotation(&known, "replacing"), "2=lost:c3");
-    assert_eq!(annotation(&known, "sequence"), "1");
+    let finished = end(&mut children, two(), "operation-0", "Complete", MEMBERS);
+    let recorded = answer(observing(&parent, &children), &finished);
+    assert_eq!(annotation(&recorded, "replacing"), "2=lost:c3");
+    assert_eq!(annotation(&recorded, "sequence"), "1");
 
-    let children = after(&known, &children);
-    let removal = answer(observing(&parent, &children), &ended);
+    let children = after(&recorded, &children);
+    let removal = answer(observing(&parent, &children), &finished);
     assert_eq!(
         jobs(&removal),
         [
@@ -168,8 +175,8 @@ fn a_member_without_data_is_found_and_removed() {
     );
     assert_eq!(variable(&removal, "operation-1", "MEMBER_ID"), "c3");
     let mut children = after(&removal, &children);
-    let ended = end(&mut children, two(), "operation-1", "Complete", "");
-    let removed = answer(observing(&parent, &children), &ended);
+    let finished = end(&mut children, two(), "operation-1", "Complete", "");
+    let removed = answer(observing(&parent, &children), &finished);
     assert_eq!(annotation(&removed, "replacing"), "2=removed");
     assert_eq!(removed.report().events[0].reason, "MemberRemoved");
     let listed = data(&removed, "ETCD_INITIAL_CLUSTER");
@@ -189,8 +196,8 @@ fn a_removed_member_is_added_and_its_pod_admitted_once() {
     let addition = answer(observing(&parent, &begin), &two());
     assert_eq!(jobs(&addition), ["operation-0 demo-add-2-0 made"]);
     let mut children = after(&addition, &begin);
-    let ended = end(&mut children, two(), "operation-0", "Complete", "");
-    let added = answer(observing(&parent, &children), &ended);
+    let finished = end(&mut children, two(), "operation-0", "Complete", "");
+    let added = answer(observing(&parent, &children), &finished);
     assert_eq!(annotation(&added, "replacing"), "2=added");
     assert_eq!(added.report().events[0].reason, "MemberAdded");
     let children = after(&added, &children);
@@ -247,17 +254,17 @@ fn a_failed_job_is_told_and_repeated() {
     let two = || cluster(&[0, 1], &[(2, "new")]);
     let survey = answer(observing(&parent, &settled(&outcome, 3)), &two());
     let mut children = after(&survey, &[]);
-    let ended = end(
+    let finished = end(
         &mut children,
         two(),
         "operation-0",
         "Failed",
         "no member answers\n",
     );
-    let failed = answer(observing(&parent, &children), &ended);
+    let failed = answer(observing(&parent, &children), &finished);
     assert_eq!(annotation(&failed, "sequence"), "1");
     let children = after(&failed, &children);
-    let waits = answer(observing(&parent, &children), &ended);
+    let waits = answer(observing(&parent, &children), &finished);
     assert_eq!(jobs(&waits), ["operation-0 demo-survey-0 held"]);
     let progressing = waits.report().find_condition("Progressing").unwrap();
     assert_eq!(progressing.reason, "OperationFailed");
@@ -271,7 +278,7 @@ fn a_failed_job_is_told_and_repeated() {
         waits.report().requeue,
         Some(std::time::Duration::from_secs(50))
     );
-    let again = answer(observing(&parent, &children), &ended.now(110_000));
+    let again = answer(observing(&parent, &children), &finished.now(110_000));
     assert_eq!(
         jobs(&again).last().unwrap(),
         "operation-1 demo-survey-1 made"
@@ -292,11 +299,11 @@ fn the_result_of_a_survey_may_come_after_its_end() {
         (MEMBERS, "1"),
     ] {
         let mut children = after(&survey, &[]);
-        let ended = end(&mut children, two(), "operation-0", "Complete", message);
-        let waits = answer(observing(&parent, &children), &ended);
+        let finished = end(&mut children, two(), "operation-0", "Complete", message);
+        let waits = answer(observing(&parent, &children), &finished);
         assert_eq!(annotation(&waits, "sequence"), expected, "{message:?}");
         // A result that does not come, or makes no sense, is none: the survey is repeated.
-        let late = answer(observing(&parent, &children), &ended.now(110_000));
+        let late = answer(observing(&parent, &children), &finished.now(110_000));
         assert_eq!(annotation(&late, "sequence"), "1", "{message:?}");
     }
 }
@@ -306,16 +313,16 @@ fn without_a_quorum_no_member_is_replaced() {
     let parent = article();
     let (outcome, _) = formed(&parent);
     let one = cluster(&[0], &[(1, "new-1"), (2, "new-2")]);
-    let held = answer(observing(&parent, &settled(&outcome, 3)), &one);
-    assert_eq!(jobs(&held), [""; 0]);
-    let available = held.report().find_condition("Available").unwrap();
+    let blocked = answer(observing(&parent, &settled(&outcome, 3)), &one);
+    assert_eq!(jobs(&blocked), [""; 0]);
+    let available = blocked.report().find_condition("Available").unwrap();
     assert_eq!(available.reason, "QuorumLost");
     assert_eq!(
         available.message,
         "1 of 3 members are ready, quorum is 2; without data: demo-1, demo-2; if the other members do not come back, \
          restore a snapshot into a new cluster"
     );
-    assert_eq!(reason(&held, "Progressing"), "WaitingForHealthyMembers");
+    assert_eq!(reason(&blocked, "Progressing"), "WaitingForHealthyMembers");
 }
 
 #[test]
@@ -341,9 +348,9 @@ fn a_member_that_keeps_failing_is_told_with_its_remedy() {
         "demo-1 does not start, see the log; if the data is damaged or the volume gone, delete PersistentVolumeClaim \
          data-demo-1 and Pod demo-1: the member is then replaced with the data of the others"
     );
-    let ended = "/status/containerStatuses/0/lastState/terminated";
-    let ended = broken.pointer_mut(ended).unwrap();
-    ended["message"] = json!("panic: walpb: crc mismatch\n");
+    let pointer = "/status/containerStatuses/0/lastState/terminated";
+    let terminated = broken.pointer_mut(pointer).unwrap();
+    terminated["message"] = json!("panic: walpb: crc mismatch\n");
     let words = format!("{message}; the log of demo-1 ends: panic: walpb: crc mismatch");
     assert_eq!(degraded(&broken).1, words);
     broken["status"]["containerStatuses"][0]["lastState"]["terminated"]["reason"] =

@@ -49,11 +49,17 @@ fn run(shell: &[&str], job: &Child, variables: &[(&str, &str)]) -> (Option<i32>,
         .pointer("/spec/jobTemplate/spec/template")
         .unwrap_or_else(|| &job["spec"]["template"]);
     let container = &template["spec"]["containers"][0];
-    let script = container["command"][3].as_str().unwrap();
-    let script = script.replace("/dev/termination-log", message.to_str().unwrap());
+    let script = container["command"][3]
+        .as_str()
+        .unwrap()
+        .replace("/dev/termination-log", message.to_str().unwrap());
     let environment = container["env"].as_array().unwrap().iter();
-    let environment =
-        environment.map(|it| (it["name"].as_str().unwrap(), it["value"].as_str().unwrap()));
+    let environment = environment.map(|variable| {
+        (
+            variable["name"].as_str().unwrap(),
+            variable["value"].as_str().unwrap(),
+        )
+    });
     let output = Command::new(shell[0])
         .args(&shell[1..])
         .arg("-ec")
@@ -81,13 +87,13 @@ fn run(shell: &[&str], job: &Child, variables: &[(&str, &str)]) -> (Option<i32>,
 /// Runs the script under each shell: sh, and the one of the tools image if this machine has it.
 fn check(job: &Child, variables: &[(&str, &str)], expected: (i32, &str, &str)) {
     let busybox = Command::new("busybox").arg("true").status();
-    let has_busybox = busybox.is_ok_and(|it| it.success());
+    let has_busybox = busybox.is_ok_and(|status| status.success());
     let shells: [&[&str]; 2] = [&["sh"], &["busybox", "sh"]];
     for shell in shells.into_iter().take(1 + usize::from(has_busybox)) {
         let (code, output, message) = run(shell, job, variables);
-        let found = (code, &*output, &*message);
+        let actual = (code, &*output, &*message);
         assert_eq!(
-            found,
+            actual,
             (Some(expected.0), expected.1, expected.2),
             "{shell:?} {variables:?}"
         );
@@ -99,14 +105,14 @@ const ALL: [(&str, &str); 3] = [("a1", "demo-0"), ("b2", "demo-1"), ("c3", "demo
 #[test]
 fn a_survey_lists_the_members_of_this_cluster() {
     let job = survey();
-    let known = "a1 https://demo-0.demo.default.svc:2380\n\
+    let members = "a1 https://demo-0.demo.default.svc:2380\n\
                  b2 https://demo-1.demo.default.svc:2380\n\
                  c3 https://demo-2.demo.default.svc:2380";
-    check(&job, &[("LIST", &list(&ALL))], (0, "", known));
+    check(&job, &[("LIST", &list(&ALL))], (0, "", members));
     check(
         &job,
         &[("LIST", &list(&ALL)), ("DOWN", FIRST)],
-        (0, "", known),
+        (0, "", members),
     );
     let foreign = list(&[("a1", "demo-0"), ("d4", "other-0")]);
     let problem = "etcd has a member that is none of this cluster: d4 with https://other-0.demo.default.svc:2380; remove it \
@@ -150,9 +156,13 @@ fn an_addition_takes_no_identity_that_was_started() {
 fn an_inspection_asks_one_member_for_all_alarms() {
     let job = inspection();
     let alarm = "memberID:10501334649042878790 alarm:NOSPACE";
-    let told = format!("inspected\n{alarm}");
+    let expected = format!("inspected\n{alarm}");
     check(&job, &[], (0, "", "inspected"));
-    check(&job, &[("ALARMS", alarm), ("DOWN", FIRST)], (0, "", &told));
+    check(
+        &job,
+        &[("ALARMS", alarm), ("DOWN", FIRST)],
+        (0, "", &expected),
+    );
     let nobody = [("ENDPOINTS", FIRST), ("DOWN", FIRST)];
     check(&job, &nobody, (1, "", "no member answers"));
 }

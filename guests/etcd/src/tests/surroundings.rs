@@ -80,18 +80,19 @@ fn jobs_run_on_the_nodes_of_the_members_whatever_keeps_the_members_apart() {
 
 #[test]
 fn services_have_the_type_and_the_annotations_of_the_user() {
-    let given = json!({ "example.com/lb": "internal" });
+    let annotations = json!({ "example.com/lb": "internal" });
     let spec = json!({
-        "size": 1, "image": IMAGE, "headlessService": { "annotations": given },
-        "clientService": { "type": "LoadBalancer", "annotations": given },
+        "size": 1, "image": IMAGE, "headlessService": { "annotations": annotations },
+        "clientService": { "type": "LoadBalancer", "annotations": annotations },
     });
     let tenants =
         json!({ "serviceAnnotations": ["example.com/"], "serviceTypes": ["LoadBalancer"] });
     let outcome = answered(&spec, &tenants).unwrap();
-    let (headless, client) = (object(&outcome, "headless"), object(&outcome, "client"));
-    assert_eq!(headless["metadata"]["annotations"], given);
+    let headless = object(&outcome, "headless");
+    let client = object(&outcome, "client");
+    assert_eq!(headless["metadata"]["annotations"], annotations);
     assert_eq!(headless["spec"]["clusterIP"], "None");
-    assert_eq!(client["metadata"]["annotations"], given);
+    assert_eq!(client["metadata"]["annotations"], annotations);
     assert_eq!(client["spec"]["type"], "LoadBalancer");
     let plain = answered(&json!({ "size": 1, "image": IMAGE }), &json!({})).unwrap();
     assert_eq!(object(&plain, "client")["spec"]["type"], "ClusterIP");

@@ -41,16 +41,21 @@ fn mounts(pod: &Value, container: &Value) -> Vec<String> {
     let volumes = pod["volumes"].as_array().unwrap();
     let mount = |mount: &Value| {
         let mut volumes = volumes.iter();
-        let secret = &volumes.find(|it| it["name"] == mount["name"])?["secret"];
+        let secret = &volumes.find(|volume| volume["name"] == mount["name"])?["secret"];
         let items = secret["items"].as_array()?.iter();
-        let keys: Vec<&str> = items.map(|it| it["key"].as_str().unwrap()).collect();
+        let keys: Vec<&str> = items.map(|item| item["key"].as_str().unwrap()).collect();
         assert_eq!(mount["readOnly"], true);
-        let (path, name) = (&mount["mountPath"], &secret["secretName"]);
+        let path = &mount["mountPath"];
+        let name = &secret["secretName"];
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         Some(format!("{}: {} {}", text(path), text(name), keys.join(" ")))
     };
-    let all = container["volumeMounts"].as_array().unwrap();
-    all.iter().filter_map(mount).collect()
+    container["volumeMounts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(mount)
+        .collect()
 }
 
 fn described(tls: &Value) -> String {
@@ -58,18 +63,24 @@ fn described(tls: &Value) -> String {
     let object = |key| Value::from(outcome.child(key).unwrap().object.clone());
     let member = object("members")["spec"]["template"]["spec"].clone();
     let etcd = &member["containers"][0];
-    let flags = etcd["args"].as_array().unwrap().iter();
-    let flags = flags.map(|it| it.as_str().unwrap());
-    let shown = |it: &&str| {
+    let flags = etcd["args"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|flag| flag.as_str().unwrap());
+    let shown = |flag: &&str| {
         ["client-urls", "-file", "auth", "auto-tls"]
             .iter()
-            .any(|part| it.contains(part))
+            .any(|part| flag.contains(part))
     };
     let flags = flags.filter(shown);
     let job = object("inspect")["spec"]["jobTemplate"]["spec"]["template"]["spec"].clone();
     let etcdctl = &job["containers"][0];
-    let variables = etcdctl["env"].as_array().unwrap().iter();
-    let variables = variables.map(|it| format!("{}={}", it["name"], it["value"]).replace('"', ""));
+    let variables = etcdctl["env"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|variable| format!("{}={}", variable["name"], variable["value"]).replace('"', ""));
     let lines = [
         flags.map(str::to_owned).collect(),
         mounts(&member, etcd),
@@ -195,8 +206,11 @@ fn no_job_begins_without_the_certificate_of_clients() {
             "name": "admit", "state": { "running": { "startedAt": "1970-01-01T00:00:00Z" } },
         }]);
         let ready = (0..2).map(|ordinal| pod(ordinal, true, IMAGE));
-        let host = host().objects(ready).object(&empty).now(60_000);
-        let host = host.objects(secrets.iter().map(|it| pair(it, "1")));
+        let host = host()
+            .objects(ready)
+            .object(&empty)
+            .now(60_000)
+            .objects(secrets.iter().map(|secret| pair(secret, "1")));
         answer(observing(&parent, &children), &host)
     };
     let described = |outcome: &Outcome| {
@@ -223,7 +237,7 @@ fn no_job_begins_without_the_certificate_of_clients() {
     assert_eq!(warnings[0]["code"], "SecretNotFound");
     // That of another parent is refused.
     let host = host()
-        .objects(["server", "clients"].map(|it| pair(it, "1")))
+        .objects(["server", "clients"].map(|name| pair(name, "1")))
         .object(&of_another(pair("operator", "1")));
     let request = observing(&parent, &children).build();
     let fault = Plugin::reconcile(&request, &host).unwrap_err();
@@ -309,7 +323,7 @@ fn a_plugin_that_may_not_see_keys_says_so_when_it_needs_them() {
     let problem = |on_change: &str| {
         let parent = with_tls(&json!({ "peer": { "secretName": "peers" }, "onChange": on_change }));
         let request = TestRequest::new(&parent).build();
-        Plugin::reconcile(&request, &host().object(&secret("peers"))).map_err(|it| it.message)
+        Plugin::reconcile(&request, &host().object(&secret("peers"))).map_err(|fault| fault.message)
     };
     assert!(problem("Reload").is_ok());
     assert_eq!(
@@ -334,7 +348,7 @@ fn a_key_that_is_missing_is_named_before_the_first_start_and_warned_of_later() {
         let outcome = answer(observing(&parent, &running), host);
         let status = outcome.report().status.as_ref().unwrap();
         let warnings = status["warnings"].as_array().unwrap().iter();
-        let codes: Vec<Value> = warnings.map(|it| it["code"].clone()).collect();
+        let codes: Vec<Value> = warnings.map(|warning| warning["code"].clone()).collect();
         codes
     };
     assert_eq!(codes(&whole), [""; 0]);
@@ -440,7 +454,7 @@ fn a_cluster_begins_when_cert_manager_has_written_the_secrets() {
         let ready = report
             .conditions
             .iter()
-            .find(|it| it.type_ == "Ready")
+            .find(|condition| condition.type_ == "Ready")
             .unwrap();
         // Each normal start is such a wait.
         assert_eq!(report.status.as_ref().unwrap()["warnings"], json!([]));
@@ -474,8 +488,9 @@ fn a_cluster_begins_when_cert_manager_has_written_the_secrets() {
     let (is_begun, _, _) = first(&host().objects(&others).object(&pair(ISSUED[0], "1")));
     assert!(is_begun);
     // The Secret of another parent stays unused.
-    let foreign = host().objects(ISSUED[1..].iter().map(|it| secret(it)));
-    let foreign = foreign.object(&of_another(secret(ISSUED[0])));
+    let foreign = host()
+        .objects(ISSUED[1..].iter().map(|name| secret(name)))
+        .object(&of_another(secret(ISSUED[0])));
     let request = TestRequest::new(&parent).build();
     let fault = Plugin::reconcile(&request, &foreign).unwrap_err();
     assert!(
@@ -556,8 +571,12 @@ fn a_running_cluster_warns_of_a_service_that_another_owner_has_taken() {
     let mut children = settled(&secured(&tls), 3);
     let host = || host().objects(ISSUED.map(|name| pair(name, "1")));
     let warnings = |children: &[(String, Value)]| {
-        let outcome = answer(observing(&parent, children), &host());
-        outcome.report().status.as_ref().unwrap()["warnings"].clone()
+        answer(observing(&parent, children), &host())
+            .report()
+            .status
+            .as_ref()
+            .unwrap()["warnings"]
+            .clone()
     };
     assert_eq!(warnings(&children), json!([]));
     children.retain(|(key, _)| key != "client");

@@ -10,8 +10,7 @@ fn of(image: &str) -> EtcdCluster {
 }
 
 fn pods(ready: [bool; 3]) -> FakeHost {
-    let pods = (0..).zip(ready);
-    pods.fold(host(), |host, (ordinal, ready)| {
+    (0..).zip(ready).fold(host(), |host, (ordinal, ready)| {
         host.object(&pod(ordinal, ready, OLD))
     })
 }
@@ -22,7 +21,13 @@ fn stated(outcome: &Outcome) -> (String, String) {
     let container = &template["spec"]["containers"][0];
     let image = container["image"].as_str().unwrap().to_owned();
     let arguments = container["args"].as_array().unwrap();
-    let has = |flag: &str| arguments.iter().filter(|it| *it == flag).count() == 1;
+    let has = |flag: &str| {
+        arguments
+            .iter()
+            .filter(|argument| *argument == flag)
+            .count()
+            == 1
+    };
     let writes = has("--snapshot-count=1") && has("--snapshot-catchup-entries=1");
     assert_eq!(writes, image == OLD, "{arguments:?}");
     assert_eq!(container["startupProbe"]["exec"].is_null(), image == NEW);

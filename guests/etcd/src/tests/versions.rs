@@ -41,10 +41,10 @@ fn a_tag_names_a_version_and_perhaps_a_build_of_it() {
         ("etcd:99999999999.0.0", None),
         ("etcd@sha256:0", None),
     ] {
-        let found = Version::of_image(image).map(|it| it.to_string());
-        assert_eq!(found.as_deref(), expected, "{image}");
+        let parsed = Version::of_image(image).map(|version| version.to_string());
+        assert_eq!(parsed.as_deref(), expected, "{image}");
         // The record and the status keep the text.
-        let again = found.as_deref().and_then(Version::parse);
+        let again = parsed.as_deref().and_then(Version::parse);
         assert_eq!(again, Version::of_image(image), "{image}");
     }
 }
@@ -99,10 +99,11 @@ fn versions_go_one_minor_at_a_time_and_never_back() {
         ("3.6.11-rc.1", "3.7.0-rc.0", Some(least("3.6.11"))),
         ("3.6.11", "3.7.0", None),
     ] {
-        let expected = problem
-            .map(|it| format!("spec.version: upgrade from {from} to {to} is not allowed{it}"));
-        let found = check_upgrade("spec.version", version(from), version(to));
-        assert_eq!(found.err(), expected, "{from} {to}");
+        let expected = problem.map(|problem| {
+            format!("spec.version: upgrade from {from} to {to} is not allowed{problem}")
+        });
+        let result = check_upgrade("spec.version", version(from), version(to));
+        assert_eq!(result.err(), expected, "{from} {to}");
     }
     for (from, to) in [
         ("3.5.1", "3.5.0"),

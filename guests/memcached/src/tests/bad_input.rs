@@ -45,8 +45,7 @@ fn check(specs: &[Value], expected: &Expect) {
 fn names_leave_room_for_those_of_children() {
     let longest = "a".repeat(52);
     let too_long = "a".repeat(53);
-    let names = [&*longest, "a-1", &*too_long, "1cache", "a.b", "x-mcrouter"];
-    let lines = names.map(|name| {
+    let lines = [&*longest, "a-1", &*too_long, "1cache", "a.b", "x-mcrouter"].map(|name| {
         let verdict = verdict(given(name, Some(&json!({}))));
         format!("{name}: {verdict}\n")
     });

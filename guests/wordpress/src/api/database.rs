@@ -152,7 +152,8 @@ impl External {
     }
 
     fn ipv6(&self) -> Option<&str> {
-        let bare = |host| Some(host).and_then(|it: &str| it.strip_prefix('[')?.strip_suffix(']'));
+        let bare =
+            |host| Some(host).and_then(|host: &str| host.strip_prefix('[')?.strip_suffix(']'));
         let address = bare(&*self.host).unwrap_or(&self.host);
         address.parse::<Ipv6Addr>().is_ok().then_some(address)
     }
@@ -162,12 +163,12 @@ impl External {
 /// ends in a number.
 fn is_dns_name(text: &str) -> bool {
     let name = text.strip_suffix('.').unwrap_or(text);
-    let is_edge = |it: Option<char>| it.is_some_and(|it| it.is_ascii_alphanumeric());
+    let is_edge = |edge: Option<char>| edge.is_some_and(|c| c.is_ascii_alphanumeric());
     let mut parts = name.split('.');
-    let has_letter = |part: &str| part.chars().any(|it| it.is_ascii_alphabetic());
+    let has_letter = |part: &str| part.chars().any(|c| c.is_ascii_alphabetic());
     parts.clone().next_back().is_some_and(has_letter)
         && parts.all(|part| {
-            let is_inner = |it: char| it.is_ascii_alphanumeric() || it == '-';
+            let is_inner = |c: char| c.is_ascii_alphanumeric() || c == '-';
             part.len() <= 63
                 && part.chars().all(is_inner)
                 && is_edge(part.chars().next())
@@ -234,8 +235,9 @@ impl Credentials {
 
     /// The keys that the Secret must have.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
-        let root = self.root_password_key.as_deref();
-        root.into_iter()
+        self.root_password_key
+            .as_deref()
+            .into_iter()
             .chain([self.username_key.as_str(), self.password_key.as_str()])
     }
 }

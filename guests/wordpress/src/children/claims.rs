@@ -38,7 +38,7 @@ pub(super) fn unneeded(site: &Site<'_>, observation: &Observation, stated: &[Chi
     let is_stated = |name: &str| {
         let mut claims = stated
             .iter()
-            .filter(|it| it.kind() == "PersistentVolumeClaim");
+            .filter(|child| child.kind() == "PersistentVolumeClaim");
         claims.any(|child| child.name() == name)
     };
     let names = observation.claims.keys().filter(|name| !is_stated(name));

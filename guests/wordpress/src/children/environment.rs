@@ -47,7 +47,7 @@ pub(super) fn variables(site: &Site<'_>) -> Vec<EnvVar> {
         ),
     ];
     let database = spec.database.as_ref();
-    if let Some(prefix) = database.and_then(|it| it.table_prefix.as_ref()) {
+    if let Some(prefix) = database.and_then(|database| database.table_prefix.as_ref()) {
         variables.push(variable("WORDPRESS_TABLE_PREFIX", prefix));
     }
     if !spec.routes.is_empty() {
@@ -60,11 +60,14 @@ pub(super) fn variables(site: &Site<'_>) -> Vec<EnvVar> {
     // The kubelet would take `$(` for the start of a variable's name.
     let extra = config_extra(site).replace("$(", "$$(");
     variables.push(variable("WORDPRESS_CONFIG_EXTRA", extra));
-    for given in &spec.env {
-        let given = json::sanitized(given);
-        match variables.iter_mut().find(|it| it.name == given.name) {
-            Some(replaced) => *replaced = given,
-            None => variables.push(given),
+    for entry in &spec.env {
+        let entry = json::copied(entry);
+        match variables
+            .iter_mut()
+            .find(|variable| variable.name == entry.name)
+        {
+            Some(replaced) => *replaced = entry,
+            None => variables.push(entry),
         }
     }
     variables
@@ -80,10 +83,10 @@ pub(super) fn sources(site: &Site<'_>) -> Vec<EnvFromSource> {
         }),
         ..Default::default()
     };
-    let given = site.spec.env_from.iter().map(json::sanitized);
+    let sources = site.spec.env_from.iter().map(json::copied);
     [salts(Some(SALT_PREFIX)), salts(None)]
         .into_iter()
-        .chain(given)
+        .chain(sources)
         .collect()
 }
 
@@ -107,9 +110,13 @@ fn stack_routes(site: &Site<'_>) -> String {
 /// The core is updated by the image alone, unless the user's PHP decides otherwise: an update in a Pod is
 /// lost with the Pod, while the database keeps the schema of the newer version.
 fn config_extra(site: &Site<'_>) -> String {
-    let given = site.spec.config_extra.clone().filter(|it| !it.is_empty());
+    let extra = site
+        .spec
+        .config_extra
+        .clone()
+        .filter(|text| !text.is_empty());
     // PHP warns about a constant that is defined twice.
-    let is_free = |name: &str| !given.as_ref().is_some_and(|it| it.contains(name));
+    let is_free = |name: &str| !extra.as_ref().is_some_and(|text| text.contains(name));
     // WordPress looks at this variable alone, and not every proxy sends the scheme.
     let https = (site.scheme() == Scheme::Https).then(|| "$_SERVER['HTTPS'] = 'on';".to_owned());
     let urls = ["WP_HOME", "WP_SITEURL"]
@@ -132,7 +139,7 @@ fn config_extra(site: &Site<'_>) -> String {
         .into_iter()
         .chain(addresses)
         .chain(updates)
-        .chain(given)
+        .chain(extra)
         .collect();
     lines.join("\n")
 }

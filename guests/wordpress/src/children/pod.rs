@@ -75,9 +75,10 @@ fn keeps_credentials(site: &Site<'_>, observation: &Observation) -> bool {
 /// Returns true if the Secret with the passwords of a managed database is not the one that the site took
 /// them from.
 pub(crate) fn has_changed_credentials(site: &Site<'_>, observation: &Observation) -> bool {
-    let found = observation.credentials.as_ref();
+    let credentials = observation.credentials.as_ref();
     let stated = credentials_hash(site, observation);
-    found.is_some_and(|found| stated.as_deref() != Some(&hash::content_hash([found])))
+    credentials
+        .is_some_and(|credentials| stated.as_deref() != Some(&hash::content_hash([credentials])))
 }
 
 /// The hash over salts and all Secrets and ConfigMaps that the spec names.

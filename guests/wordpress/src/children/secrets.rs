@@ -41,8 +41,8 @@ pub(super) fn database(site: &Site<'_>, observation: &Observation) -> Option<Chi
         return None;
     }
     let mut data = BTreeMap::from([("username".to_owned(), USERNAME.to_owned())]);
-    let given = site.spec.root_password();
-    if let Some(password) = given {
+    let root_password = site.spec.root_password();
+    if let Some(password) = root_password {
         data.insert("root-password".to_owned(), password.to_owned());
     }
     let secret = Secret {
@@ -51,7 +51,7 @@ pub(super) fn database(site: &Site<'_>, observation: &Observation) -> Option<Chi
         ..Default::default()
     };
     let mut child = new(site, "db-secret", &secret).generate("password", 32, ALPHANUMERIC);
-    if given.is_none() {
+    if root_password.is_none() {
         child = child.generate("root-password", 32, ALPHANUMERIC);
     }
     Some(child)
@@ -76,12 +76,16 @@ pub(super) fn salts(site: &Site<'_>, observation: &Observation) -> Child {
 /// A new Secret; not ready until the next pass observes it. The children after it wait until its hash
 /// is known, so that no pod restarts right after its start.
 fn new(site: &Site<'_>, key: &str, secret: &Secret) -> Child {
-    let child = Child::new(key, secret).once().not_ready();
-    child.removal(site.policy())
+    Child::new(key, secret)
+        .once()
+        .not_ready()
+        .removal(site.policy())
 }
 
 fn held(site: &Site<'_>, key: &str, name: &str) -> Child {
     let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name } });
-    let child = Child::new(key, &secret).hold().ready();
-    child.removal(site.policy())
+    Child::new(key, &secret)
+        .hold()
+        .ready()
+        .removal(site.policy())
 }

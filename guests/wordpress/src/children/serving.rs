@@ -36,12 +36,12 @@ fn service(site: &Site<'_>) -> Service {
     let labels = site.labels("web");
     let options = site.spec.service.as_ref();
     Service {
-        metadata: annotated(site, options.map(|it| &it.annotations)),
+        metadata: annotated(site, options.map(|options| &options.annotations)),
         spec: Some(ServiceSpec {
             type_: Some(site.service_type().as_str().to_owned()),
             selector: Some(labels),
             ports: Some(vec![ServicePort {
-                node_port: options.and_then(|it| it.node_port),
+                node_port: options.and_then(|options| options.node_port),
                 ..pod::service_port(PORT_NAME, PORT)
             }]),
             ..Default::default()
@@ -52,7 +52,7 @@ fn service(site: &Site<'_>) -> Service {
 
 fn ingress(site: &Site<'_>) -> Ingress {
     let options = site.spec.ingress.as_ref();
-    let class = options.and_then(|it| it.class_name.clone());
+    let class = options.and_then(|options| options.class_name.clone());
     let rules: Vec<IngressRule> = paths_by_domain(site)
         .into_iter()
         .map(|(domain, paths)| IngressRule {
@@ -70,7 +70,7 @@ fn ingress(site: &Site<'_>) -> Ingress {
         }]
     });
     Ingress {
-        metadata: annotated(site, options.map(|it| &it.annotations)),
+        metadata: annotated(site, options.map(|options| &options.annotations)),
         spec: Some(IngressSpec {
             ingress_class_name: class.or_else(|| site.config.ingress_class_name.clone()),
             rules: Some(rules),
@@ -89,7 +89,10 @@ fn paths_by_domain<'a>(site: &Site<'a>) -> Vec<(&'a str, Vec<&'a str>)> {
             "" => "/",
             path => path,
         };
-        match domains.iter_mut().find(|(it, _)| *it == route.domain) {
+        match domains
+            .iter_mut()
+            .find(|(domain, _)| *domain == route.domain)
+        {
             Some((_, paths)) if paths.contains(&path) => {}
             Some((_, paths)) => paths.push(path),
             None => domains.push((&route.domain, vec![path])),
@@ -118,7 +121,7 @@ fn backend(site: &Site<'_>, path: &str) -> HTTPIngressPath {
 fn annotated(site: &Site<'_>, annotations: Option<&BTreeMap<String, String>>) -> ObjectMeta {
     let annotations = annotations.map(json::sanitized);
     ObjectMeta {
-        annotations: annotations.filter(|it| !it.is_empty()),
+        annotations: annotations.filter(|annotations| !annotations.is_empty()),
         ..metadata(site.name, &site.labels("web"))
     }
 }

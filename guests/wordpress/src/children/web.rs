@@ -111,8 +111,10 @@ pub(super) fn template(site: &Site<'_>, observation: &Observation) -> PodTemplat
 /// the volume of the old one.
 fn strategy(site: &Site<'_>, observation: &Observation) -> DeploymentStrategy {
     let is_shared = if site.code.existing_claim.is_some() {
-        let existing = observation.existing_claim.as_ref();
-        existing.is_some_and(claim::ObservedClaim::is_shared)
+        observation
+            .existing_claim
+            .as_ref()
+            .is_some_and(claim::ObservedClaim::is_shared)
     } else {
         let mut modes = site.code.access_modes.iter();
         modes.any(|mode| claim::is_shared(mode.as_str()))
@@ -285,6 +287,8 @@ fn volumes(site: &Site<'_>) -> Vec<Volume> {
 
 fn budget(site: &Site<'_>) -> Option<PodDisruptionBudget> {
     let labels = site.labels("web");
-    let wanted = site.spec.pod_disruption_budget.as_ref()?;
-    wanted.object(metadata(site.name, &labels), &labels)
+    site.spec
+        .pod_disruption_budget
+        .as_ref()?
+        .object(metadata(site.name, &labels), &labels)
 }

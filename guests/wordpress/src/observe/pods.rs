@@ -67,7 +67,8 @@ struct Terminated {
 impl Terminated {
     /// The time for which the container ran, in seconds.
     fn seconds(&self) -> Option<i64> {
-        let (start, end) = (self.started_at.as_ref()?, self.finished_at.as_ref()?);
+        let start = self.started_at.as_ref()?;
+        let end = self.finished_at.as_ref()?;
         Some(end.0.duration_since(start.0).as_secs())
     }
 }
@@ -114,8 +115,7 @@ impl Pods {
         self.0.iter().find_map(|pod| {
             let mut containers = pod.status.container_statuses.iter();
             let is_late = containers.any(|container| {
-                let ended = container.last_state.terminated.as_ref();
-                ended.and_then(Terminated::seconds).is_some_and(is_late)
+                container.last_state.terminated.as_ref().and_then(Terminated::seconds).is_some_and(is_late)
             });
             let name = &pod.metadata.name;
             is_late.then(|| {

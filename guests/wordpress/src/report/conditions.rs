@@ -101,7 +101,8 @@ impl<'a> View<'a> {
 
     /// Reason and message of what the Pod of the database tells about itself.
     fn database_failure(&self) -> Option<(&'static str, String)> {
-        let (name, secret) = (self.site.mysql_name(), &self.site.credentials.secret);
+        let name = self.site.mysql_name();
+        let secret = &self.site.credentials.secret;
         Some(match self.observation.database_pods.failure()? {
             Failure::UserMissing => (
                 "UserMissing",
@@ -160,16 +161,20 @@ impl<'a> View<'a> {
 
     /// Why the Pod of the database is missing or not ready, as far as the cluster tells it.
     fn database_cause(&self) -> Option<String> {
-        let (database, name) = (self.observation.database.as_ref()?, self.site.mysql_name());
+        let database = self.observation.database.as_ref()?;
+        let name = self.site.mysql_name();
         let pods = &database.status;
         if self.observation.lacks_database_pod {
             return Some(format!(
                 "StatefulSet {name} has no Pod: its events tell why, such as a quota, a LimitRange or admission"
             ));
         }
-        let managed = self.site.managed.as_ref();
-        let late = managed.and_then(|it| self.observation.database_pods.late(it.startup_seconds));
-        let waiting = late.or_else(|| self.observation.database_pods.waiting());
+        let waiting = self
+            .site
+            .managed
+            .as_ref()
+            .and_then(|managed| self.observation.database_pods.late(managed.startup_seconds))
+            .or_else(|| self.observation.database_pods.waiting());
         if waiting.is_none() || database.is_parallel() || pods.updated_replicas > 0 {
             return waiting;
         }
@@ -192,29 +197,30 @@ impl<'a> View<'a> {
     }
 
     fn progressing(&self) -> Condition {
-        let wanted = self.wanted;
+        let replicas = self.wanted;
         if self.is_waiting() {
             Condition::new("Progressing", true, "WaitingForDatabase", self.waiting())
         } else if let Some(message) = self.rolling_out() {
             Condition::new("Progressing", true, "Progressing", message)
         } else {
-            let message = format!("all {wanted} replicas are updated");
+            let message = format!("all {replicas} replicas are updated");
             Condition::new("Progressing", false, "ProgressingComplete", message)
         }
     }
 
     /// The work that is left until all Pods of the site have the stated template; none if they have it.
     fn rolling_out(&self) -> Option<String> {
-        let (web, wanted) = (self.observation.web.as_ref(), self.wanted);
-        if web.is_none_or(|it| !it.is_current(&self.hashes.web)) {
+        let web = self.observation.web.as_ref();
+        let replicas = self.wanted;
+        if web.is_none_or(|web| !web.is_current(&self.hashes.web)) {
             return Some("waiting for the Deployment to be updated".to_owned());
         }
-        let updated = format!("{} of {wanted} replicas are updated", self.updated);
-        if self.updated < wanted {
+        let updated = format!("{} of {replicas} replicas are updated", self.updated);
+        if self.updated < replicas {
             return Some(updated);
         }
-        let count = format!("{} replicas exist, {wanted} are requested", self.total);
-        (self.total != wanted).then_some(count)
+        let count = format!("{} replicas exist, {replicas} are requested", self.total);
+        (self.total != replicas).then_some(count)
     }
 
     /// A claim that has not grown to its size yet.
@@ -230,7 +236,7 @@ impl<'a> View<'a> {
     fn database_rolling_out(&self) -> Option<String> {
         let template = self.hashes.database.as_ref()?;
         let database = self.observation.database.as_ref();
-        let is_old = database.is_none_or(|it| !it.is_rolled_out(template))
+        let is_old = database.is_none_or(|database| !database.is_rolled_out(template))
             || !self
                 .observation
                 .record
@@ -256,7 +262,7 @@ impl<'a> View<'a> {
             ("ReplicaFailure", message)
         } else if let Some(message) = self.claim_that_stays_small() {
             ("ClaimNotGrown", message)
-        } else if let Some(unapplied) = self.unapplied.filter(|it| it.is_refused) {
+        } else if let Some(unapplied) = self.unapplied.filter(|unapplied| unapplied.is_refused) {
             ("ChildNotApplied", unapplied.refused())
         } else if !self.is_waiting() && self.wanted > 0 && self.ready < self.wanted {
             let cause = self.observation.web_pods.waiting();
@@ -392,8 +398,11 @@ impl<'a> View<'a> {
         if let Some(problem) = self.missing_credentials_key() {
             return Some(problem);
         }
-        let salts = self.observation.salts.as_ref();
-        let salt = salts.and_then(|it| SALT_KEYS.into_iter().find(|key| !it.has(key)));
+        let salt = self
+            .observation
+            .salts
+            .as_ref()
+            .and_then(|salts| SALT_KEYS.into_iter().find(|key| !salts.has(key)));
         if let Some(key) = salt {
             return Some(incomplete(&self.site.salts_name(), key));
         }
@@ -418,14 +427,15 @@ impl<'a> View<'a> {
         } else {
             format!("the database holds data, but Secret {secret} with its passwords is gone")
         };
-        let is_lost = self.observation.has_lost_credentials(self.site);
-        is_lost.then_some(("CredentialsLost", message))
+        self.observation
+            .has_lost_credentials(self.site)
+            .then_some(("CredentialsLost", message))
     }
 
     fn missing_credentials_key(&self) -> Option<(&'static str, String)> {
         let credentials = &self.site.credentials;
-        let found = self.observation.credentials.as_ref()?;
-        let key = credentials.keys().find(|key| !found.has(key))?;
+        let observed = self.observation.credentials.as_ref()?;
+        let key = credentials.keys().find(|key| !observed.has(key))?;
         Some(incomplete(&credentials.secret, key))
     }
 }

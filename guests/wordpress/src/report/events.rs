@@ -50,11 +50,10 @@ fn event(request: &Request, condition: &Condition) -> Option<Event> {
         }
         // A roll-out has been asked for, and is no problem.
         ("Ready", "RollingOut") | ("Degraded", "NotDegraded" | "Degraded") => None,
-        ("Ready", _) => {
-            let stored = request.stored_condition("Ready");
-            let was_ready = stored.is_some_and(|it| it.is_true());
-            was_ready.then(|| Event::warning("NotReady", message))
-        }
+        ("Ready", _) => request
+            .stored_condition("Ready")
+            .is_some_and(|condition| condition.is_true())
+            .then(|| Event::warning("NotReady", message)),
         ("PlaintextPassword" | "CredentialsChanged", _) => Some(Event::warning(type_, message)),
         ("DataPersistent", "OwnedData") | ("Installed", "OpenInstaller") => {
             Some(Event::warning(reason, message))

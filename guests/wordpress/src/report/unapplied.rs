@@ -17,8 +17,8 @@ impl Unapplied {
             is_refused: false,
         };
         let stored = request.stored_condition("Ready");
-        unapplied.is_refused = stored.is_some_and(|it| {
-            it.message == unapplied.waiting() || it.message == unapplied.refused()
+        unapplied.is_refused = stored.is_some_and(|condition| {
+            condition.message == unapplied.waiting() || condition.message == unapplied.refused()
         });
         unapplied
     }

@@ -48,9 +48,13 @@ fn check_edits(edits: &[(Value, Value)], expected: &Expect) {
     let rules = &manifest().crds[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     let stored = |spec: &Value| Value::Object(admitted(&parent("shop", spec)).unwrap().object);
     let lines = edits.iter().map(|(old, new)| {
-        let verdict = Validator::new().validate(rules, &stored(new), Some(&stored(old)));
-        let broken = verdict.err().map(ValidationErrors::into_vec);
-        let messages = broken.into_iter().flatten().map(|error| error.message);
+        let messages = Validator::new()
+            .validate(rules, &stored(new), Some(&stored(old)))
+            .err()
+            .map(ValidationErrors::into_vec)
+            .into_iter()
+            .flatten()
+            .map(|error| error.message);
         let verdict = match &messages.collect::<Vec<_>>()[..] {
             [] => "accepted".to_owned(),
             messages => format!("rejected, {}", messages.join("; ")),
@@ -260,10 +264,13 @@ fn a_spec_is_required_and_may_be_empty() {
 
 #[test]
 fn a_root_password_has_one_spelling_and_no_character_of_sql() {
-    let both = |one: &str, other: &str| json!({ "sqlrootpassword": one, "sqlRootPassword": other });
-    let given = ["", "it's", "a\\b", "a\"b", "a\nb", "#!%&()*+"];
-    let mut specs: Vec<Value> = given.map(|it| json!({ "sqlrootpassword": it })).to_vec();
-    specs.extend(given.map(|it| json!({ "sqlRootPassword": it })));
+    let both =
+        |first: &str, other: &str| json!({ "sqlrootpassword": first, "sqlRootPassword": other });
+    let passwords = ["", "it's", "a\\b", "a\"b", "a\nb", "#!%&()*+"];
+    let mut specs: Vec<Value> = passwords
+        .map(|password| json!({ "sqlrootpassword": password }))
+        .to_vec();
+    specs.extend(passwords.map(|password| json!({ "sqlRootPassword": password })));
     let external = json!({ "external": { "host": "db", "credentialsSecretRef": { "name": "s" } } });
     let own = json!({ "managed": { "credentialsSecretRef": { "name": "s" } } });
     specs.extend([
@@ -506,8 +513,8 @@ fn a_disruption_budget_lets_some_pods_go() {
 #[test]
 fn routes_are_addresses_of_the_site() {
     let route = |domain: &str, path: &str| json!({ "image": "mine", "routes": [{ "domain": domain, "path": path }] });
-    let pair = |one: &str, other: &str| {
-        let paths = [one, other].map(|path| json!({ "domain": "a.org", "path": path }));
+    let pair = |first: &str, other: &str| {
+        let paths = [first, other].map(|path| json!({ "domain": "a.org", "path": path }));
         json!({ "image": "mine", "routes": paths })
     };
     check(
@@ -555,7 +562,7 @@ fn routes_are_addresses_of_the_site() {
         "#]],
     );
     let many = |count: usize| {
-        let routes = (0..count).map(|it| json!({ "domain": format!("{it}.org") }));
+        let routes = (0..count).map(|number| json!({ "domain": format!("{number}.org") }));
         verdict(&parent(
             "shop",
             &json!({ "routes": routes.collect::<Value>() }),
@@ -693,10 +700,15 @@ fn variables_and_metadata_leave_the_plugins_own_alone() {
 
 #[test]
 fn lists_and_texts_have_bounds() {
-    let keys = |count: usize| -> Value { (0..count).map(|it| (format!("k{it}"), "x")).collect() };
+    let keys = |count: usize| -> Value {
+        (0..count)
+            .map(|number| (format!("k{number}"), "x"))
+            .collect()
+    };
     let entries = |count: usize| -> Value {
-        let names = (0..count).map(|it| json!({ "name": format!("A{it}") }));
-        names.collect()
+        (0..count)
+            .map(|number| json!({ "name": format!("A{number}") }))
+            .collect()
     };
     let sources = |count: usize| vec![json!({ "secretRef": { "name": "s" } }); count];
     for (spec, field) in [

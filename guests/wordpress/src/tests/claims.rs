@@ -86,14 +86,14 @@ fn a_claim_that_is_not_needed_any_more_is_held() {
         .object(&secret("mine", &["username", "password"]))
         .object(&claim("old", "1Gi", &["ReadWriteOnce"]));
     let outcome = pass_with(&moved, &host);
-    let held: Vec<String> = outcome
+    let held_keys: Vec<String> = outcome
         .children()
         .iter()
-        .filter(|it| it.apply == ApplyPolicy::Hold)
+        .filter(|child| child.apply == ApplyPolicy::Hold)
         .map(Child::kind_and_name)
         .collect();
     assert_eq!(
-        held,
+        held_keys,
         [
             "Secret/shop-mysql",
             "PersistentVolumeClaim/shop-code",
@@ -114,10 +114,10 @@ fn an_existing_claim_is_mounted_and_reported_while_it_is_missing() {
         "Degraded=True/ClaimNotFound: claim not found: old"
     );
     let host = host().object(&claim("old", "1Gi", &["ReadWriteOnce"]));
-    let found = pass_with(&request, &host);
-    assert!(condition(&found, "Degraded").starts_with("Degraded=False"));
-    assert!(found.child("code-claim").is_none());
-    let volumes = &super::pod(&found, "web")["spec"]["volumes"];
+    let outcome = pass_with(&request, &host);
+    assert!(condition(&outcome, "Degraded").starts_with("Degraded=False"));
+    assert!(outcome.child("code-claim").is_none());
+    let volumes = &super::pod(&outcome, "web")["spec"]["volumes"];
     assert_eq!(volumes[1]["persistentVolumeClaim"]["claimName"], "old");
 }
 
@@ -155,7 +155,7 @@ fn claims_and_secrets_of_a_former_parent_are_used_again() {
     let former: Vec<Child> = pass(&request)
         .children()
         .iter()
-        .filter(|it| it.kind() == "PersistentVolumeClaim")
+        .filter(|child| child.kind() == "PersistentVolumeClaim")
         .cloned()
         .collect();
     let next = TestRequest::new(&parent("shop", &json!({})))

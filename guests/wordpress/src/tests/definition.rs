@@ -57,8 +57,8 @@ fn the_definition_is_small_and_has_no_field_without_effect() {
 // A new version of the plugin serves with the grants of the last one.
 #[test]
 fn kinds_of_features_are_optional() {
-    let required = manifest().children.iter().filter(|it| it.required);
-    let required: Vec<&str> = required.map(|it| &*it.kind).collect();
+    let required = manifest().children.iter().filter(|child| child.required);
+    let required: Vec<&str> = required.map(|child| &*child.kind).collect();
     let always = [
         "Secret",
         "PersistentVolumeClaim",
@@ -94,8 +94,11 @@ fn the_configuration_admits_no_other_keys() {
 fn unexplained(path: &str, schema: &Value, found: &mut Vec<String>) {
     let text = schema["description"].as_str().unwrap_or_default();
     let items = schema.get("items").unwrap_or(schema);
-    let values = items["enum"].as_array().into_iter().flatten();
-    let mut values = values.map(|it| it.as_str().unwrap_or_default());
+    let mut values = items["enum"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|value| value.as_str().unwrap_or_default());
     if !values.all(|value| text.contains(value)) {
         found.push(path.to_owned());
     }
@@ -106,9 +109,9 @@ fn unexplained(path: &str, schema: &Value, found: &mut Vec<String>) {
 
 #[test]
 fn a_field_explains_each_value_of_an_enum() {
-    let mut found = Vec::new();
-    unexplained("", properties(), &mut found);
-    assert_eq!(found, Vec::<String>::new());
+    let mut paths = Vec::new();
+    unexplained("", properties(), &mut paths);
+    assert_eq!(paths, Vec::<String>::new());
 }
 
 #[test]

@@ -11,12 +11,12 @@ use super::{condition, first, parent, pass, pass_with, running, secret, workload
 fn keys(outcome: &Outcome) -> Vec<String> {
     let children = outcome.children().iter();
     children
-        .map(|it| {
+        .map(|child| {
             format!(
                 "{} {} after [{}]",
-                it.key,
-                it.kind_and_name(),
-                it.after.join(" ")
+                child.key,
+                child.kind_and_name(),
+                child.after.join(" ")
             )
         })
         .collect()
@@ -76,7 +76,7 @@ fn a_ready_database_ends_the_waiting() {
     let database: Vec<Child> = workloads(&outcome, 0, 1)
         .children()
         .iter()
-        .filter(|it| it.key.starts_with("db"))
+        .filter(|child| child.key.starts_with("db"))
         .cloned()
         .collect();
     let outcome = pass(&start.answered(&Outcome::desired(database, Report::new())));

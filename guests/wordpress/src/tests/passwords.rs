@@ -26,7 +26,11 @@ fn a_given_password_is_in_its_secret_and_nowhere_else() {
         assert!(!format!("{:?}", outcome.report()).contains("hunter2"));
         assert_eq!(host.log_lines(), []);
         let secret = outcome.child("db-secret").unwrap();
-        let generated: Vec<&str> = secret.generate.iter().map(|it| it.key.as_str()).collect();
+        let generated: Vec<&str> = secret
+            .generate
+            .iter()
+            .map(|entry| entry.key.as_str())
+            .collect();
         assert_eq!(generated, ["password"]);
         assert_eq!(
             condition(&outcome, "PlaintextPassword"),
@@ -44,8 +48,11 @@ fn passwords_and_salts_are_made_by_the_host_once() {
         assert_eq!(child.apply, ApplyPolicy::Once);
         assert_eq!(child.readiness, Readiness::NotReady);
         assert_eq!(child.removal, RemovalPolicy::Retain);
-        let entries = child.generate.iter();
-        entries.map(|it| (it.key.clone(), it.length)).collect()
+        child
+            .generate
+            .iter()
+            .map(|entry| (entry.key.clone(), entry.length))
+            .collect()
     };
     let passwords = [
         ("password".to_owned(), 32),
@@ -59,7 +66,7 @@ fn passwords_and_salts_are_made_by_the_host_once() {
     assert!(
         alphabet
             .chars()
-            .all(|it| it.is_ascii_graphic() && !"'\"\\`$".contains(it))
+            .all(|c| c.is_ascii_graphic() && !"'\"\\`$".contains(c))
     );
     assert_eq!(alphabet.len(), 94 - 5);
 }
@@ -108,8 +115,7 @@ fn a_secret_is_reused_only_if_the_parent_is_younger() {
     let spec = json!({ "sqlrootpassword": "abc" });
     let parent = created(&parent("shop", &spec), "2026-01-01T00:00:09Z");
     let reused = |request: TestRequest| {
-        let events = events(&pass(&request));
-        events.contains(&"Warning CredentialsReused".to_owned())
+        events(&pass(&request)).contains(&"Warning CredentialsReused".to_owned())
     };
     let secret = secret("shop-mysql", &MYSQL_KEYS);
     for (time, is_reused) in [
@@ -163,17 +169,17 @@ fn workloads_stay_when_the_passwords_of_their_data_are_named_no_more() {
         let request = TestRequest::new(&parent("shop", &json!({})))
             .answered(&super::workloads(&before, 1, 1))
             .config(&config);
-        let kept = pass_with(&request, &mine);
-        assert!(matches!(kept, Outcome::Keep(_)), "{references}");
+        let outcome = pass_with(&request, &mine);
+        assert!(matches!(outcome, Outcome::Keep(_)), "{references}");
         let lost = "the database holds data, but there is no Secret shop-mysql with its passwords: set \
                     database.managed.credentialsSecretRef again, or create Secret shop-mysql with the \
                     passwords of the data";
         assert_eq!(
-            condition(&kept, "Ready"),
+            condition(&outcome, "Ready"),
             format!("Ready=False/CredentialsLost: changes wait: {lost}")
         );
         assert_eq!(
-            condition(&kept, "Degraded"),
+            condition(&outcome, "Degraded"),
             format!("Degraded=True/CredentialsLost: {lost}")
         );
 
@@ -239,8 +245,8 @@ fn changed_external_credentials_replace_the_pods() {
     assert!(events(&outcome).contains(&"Normal CredentialsRotated".to_owned()));
     // A Secret that is gone restarts nothing.
     let namespace = json!({ "tenants": { "references": "namespace" } });
-    let gone = pass(&request.config(&namespace));
-    assert_eq!(annotation(&gone, CREDENTIALS_HASH), old);
+    let after = pass(&request.config(&namespace));
+    assert_eq!(annotation(&after, CREDENTIALS_HASH), old);
 }
 
 #[test]
@@ -283,11 +289,13 @@ fn a_site_that_returns_to_a_managed_database_has_its_passwords() {
     let before = pass_with(&first, &host);
     let external = json!({ "host": "db", "credentialsSecretRef": { "name": "mine" } });
     let external = parent("shop", &json!({ "database": { "external": external } }));
-    let there = TestRequest::new(&external).answered(&super::workloads(&before, 1, 1));
-    let there = there.retained("db-secret", &secret("shop-mysql", &MYSQL_KEYS));
+    let there = TestRequest::new(&external)
+        .answered(&super::workloads(&before, 1, 1))
+        .retained("db-secret", &secret("shop-mysql", &MYSQL_KEYS));
     let away = pass_with(&there, &host);
-    let back = TestRequest::new(&managed).answered(&super::workloads(&away, 1, 1));
-    let back = back.retained("db-secret", &secret("shop-mysql", &MYSQL_KEYS));
+    let back = TestRequest::new(&managed)
+        .answered(&super::workloads(&away, 1, 1))
+        .retained("db-secret", &secret("shop-mysql", &MYSQL_KEYS));
     assert_ne!(
         annotation(&pass_with(&back, &host), CREDENTIALS_HASH),
         annotation(&away, CREDENTIALS_HASH)
@@ -312,10 +320,10 @@ fn named_secrets_and_config_maps_are_hashed_unless_missing() {
     assert_ne!(annotation(&pass_with(&request, &more), SECRET_HASH), old);
 
     let namespace = json!({ "tenants": { "references": "namespace" } });
-    let gone = pass(&request.clone().config(&namespace));
-    assert_eq!(annotation(&gone, SECRET_HASH), old);
+    let after = pass(&request.clone().config(&namespace));
+    assert_eq!(annotation(&after, SECRET_HASH), old);
     assert_eq!(
-        condition(&gone, "Degraded"),
+        condition(&after, "Degraded"),
         "Degraded=True/SecretNotFound: Secret not found: api"
     );
     let required =
@@ -341,15 +349,15 @@ fn a_deleted_salts_secret_is_made_anew_and_restarts_only_when_it_is_there() {
     let old = annotation(&pass(&request), SECRET_HASH);
     // The same children but the salts.
     let without = pass(&TestRequest::new(&parent));
-    let kept: Vec<Child> = super::workloads(&pass(&request), 1, 1)
+    let children: Vec<Child> = super::workloads(&pass(&request), 1, 1)
         .children()
         .iter()
-        .filter(|it| it.key != "salts")
+        .filter(|child| child.key != "salts")
         .cloned()
         .collect();
     let mut request = TestRequest::new(&parent)
         .retained("db-secret", &secret("shop-mysql", &MYSQL_KEYS))
-        .answered(&Outcome::desired(kept, Report::new()));
+        .answered(&Outcome::desired(children, Report::new()));
     let outcome = pass(&request);
     assert_eq!(outcome.child("salts"), without.child("salts"));
     assert_eq!(annotation(&outcome, SECRET_HASH), old);

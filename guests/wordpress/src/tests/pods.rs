@@ -8,8 +8,11 @@ use super::{
 };
 
 fn names(list: &Value) -> Vec<&str> {
-    let items = list.as_array().unwrap().iter();
-    items.map(|it| it["name"].as_str().unwrap()).collect()
+    list.as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| entry["name"].as_str().unwrap())
+        .collect()
 }
 
 #[test]
@@ -43,9 +46,13 @@ fn the_site_reads_the_variables_that_images_know() {
         ]
     );
     let value = |name: &str| {
-        let list = container["env"].as_array().unwrap();
-        let found = list.iter().find(|it| it["name"] == name).unwrap();
-        found["value"].as_str().unwrap().to_owned()
+        let variable = container["env"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|variable| variable["name"] == name)
+            .unwrap();
+        variable["value"].as_str().unwrap().to_owned()
     };
     assert_eq!(value("WORDPRESS_DB_HOST"), "shop-mysql");
     assert_eq!(value("WP_HOME"), "https://shop.org/a");
@@ -93,8 +100,11 @@ fn the_core_is_updated_by_the_image_alone() {
         let container = container(&pass(&with_scripts(&spec)), "web");
         let variables = container["env"].as_array().unwrap();
         let name = "WORDPRESS_CONFIG_EXTRA";
-        let found = variables.iter().find(|it| it["name"] == name).unwrap();
-        found["value"].as_str().unwrap().to_owned()
+        let variable = variables
+            .iter()
+            .find(|variable| variable["name"] == name)
+            .unwrap();
+        variable["value"].as_str().unwrap().to_owned()
     };
     let off = "define('WP_AUTO_UPDATE_CORE', false);";
     let own = "define('WP_AUTO_UPDATE_CORE', 'minor');";
@@ -285,7 +295,7 @@ fn check_restricted(pod: &Value) {
                 .as_array()
                 .into_iter()
                 .flatten()
-                .all(|it| it.get("hostPort").is_none())
+                .all(|port| port.get("hostPort").is_none())
         );
     }
 }
@@ -312,10 +322,10 @@ fn users_are_left_to_the_cluster_where_it_assigns_them() {
     let assigned = pass(&request.clone().config(&json!({ "assignUser": false })));
     for (key, user) in [("web", 33), ("db", 999)] {
         let stated = pod(&pass(&request), key)["spec"]["securityContext"].clone();
-        let left = pod(&assigned, key)["spec"]["securityContext"].clone();
+        let unassigned = pod(&assigned, key)["spec"]["securityContext"].clone();
         for field in ["runAsUser", "runAsGroup", "fsGroup"] {
             assert_eq!(stated[field], user);
-            assert_eq!(left.get(field), None);
+            assert_eq!(unassigned.get(field), None);
         }
     }
 }
@@ -330,8 +340,7 @@ fn a_volume_that_cannot_be_shared_is_released_first() {
             .object(&shared)
             .object(&claim("single", "1Gi", &["ReadWriteOnce"]))
             .object(&claim("read", "1Gi", &["ReadWriteOnce", "ReadOnlyMany"]));
-        let outcome = pass_with(&request, &host);
-        outcome.child("web").unwrap().object["spec"]["strategy"].clone()
+        pass_with(&request, &host).child("web").unwrap().object["spec"]["strategy"].clone()
     };
     let code = |claim: Value| json!({ "code": { "persistentVolumeClaim": claim } });
     let rolling = json!({
@@ -408,7 +417,7 @@ fn blocks_of_the_user_are_copied_without_the_keys_of_the_host() {
             outcome
                 .children()
                 .iter()
-                .map(|it| &it.object)
+                .map(|child| &child.object)
                 .collect::<Vec<_>>()
         )
         .to_string()

@@ -93,9 +93,9 @@ impl Container {
         let mounts = self.spec["volumeMounts"].as_array().unwrap().iter();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         mounts
-            .map(|it| {
-                let volume = text(&it["name"]) + "-" + &text(&it["subPath"]);
-                (volume, text(&it["mountPath"]))
+            .map(|mount| {
+                let volume = text(&mount["name"]) + "-" + &text(&mount["subPath"]);
+                (volume, text(&mount["mountPath"]))
             })
             .collect()
     }
@@ -125,7 +125,10 @@ impl Container {
             ("/mnt/image", "chroot /mnt/image ")
         } else {
             let parents = ["/usr/src", "/var", "/run", "/dev", "/etc"];
-            lines.extend(parents.map(|it| overlay(it, &it.replace('/', "-"), it)));
+            lines.extend(
+                parents
+                    .map(|directory| overlay(directory, &directory.replace('/', "-"), directory)),
+            );
             ("", "")
         };
         // By another path, because a volume may hide this one.
@@ -137,8 +140,7 @@ impl Container {
         let script = lines.join("\n");
         // The images of the site start their entrypoint.
         let own = json!(["docker-entrypoint.sh"]);
-        let command = self.spec.get("command").unwrap_or(&own);
-        let command = command.as_array().unwrap();
+        let command = self.spec.get("command").unwrap_or(&own).as_array().unwrap();
         Command::new("unshare")
             .args([
                 "--mount",
@@ -151,7 +153,7 @@ impl Container {
                 &script,
                 "sh",
             ])
-            .args(command.iter().map(|it| it.as_str().unwrap()))
+            .args(command.iter().map(|argument| argument.as_str().unwrap()))
             .env_clear()
             .envs(Self::environment(environment))
             .stdin(Stdio::null())
@@ -166,8 +168,10 @@ impl Container {
         let image = image
             .iter()
             .map(|(from, to)| (from.display().to_string(), (*to).to_owned()));
-        let volumes = self.mounts().into_iter();
-        let volumes = volumes.map(|(from, to)| (format!("/mnt/root/{from}"), to));
+        let volumes = self
+            .mounts()
+            .into_iter()
+            .map(|(from, to)| (format!("/mnt/root/{from}"), to));
         let bind = |(from, to)| format!("mkdir -p {to}; mount --bind {from} {to}");
         let mut lines: Vec<String> = image.chain(volumes).map(bind).collect();
         lines.push(format!(
@@ -191,10 +195,13 @@ impl Container {
 
     /// Runs the command of a probe in the container; true if it succeeds.
     fn probe(&self, probe: &str, container: &Process, environment: &[(&str, &str)]) -> bool {
-        let command = self.spec[probe]["exec"]["command"].as_array().unwrap();
-        let command = command.iter().map(|it| it.as_str().unwrap());
+        let command = self.spec[probe]["exec"]["command"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|argument| argument.as_str().unwrap());
         self.command(container, command, environment)
-            .is_some_and(|mut it| it.status().is_ok_and(|status| status.success()))
+            .is_some_and(|mut child| child.status().is_ok_and(|status| status.success()))
     }
 
     /// A command in the container; none once its first process has ended.
@@ -239,8 +246,11 @@ impl Drop for Container {
 /// The first process of a container, by its number on this machine.
 fn first_process(container: &Process) -> Option<String> {
     let children = format!("/proc/{0}/task/{0}/children", container.id());
-    let children = fs::read_to_string(children).ok()?;
-    children.split_whitespace().next().map(ToOwned::to_owned)
+    fs::read_to_string(children)
+        .ok()?
+        .split_whitespace()
+        .next()
+        .map(ToOwned::to_owned)
 }
 
 /// Kills all processes of a container at once, as the kernel does at the end of its first one.
@@ -258,7 +268,7 @@ fn kill(mut container: Process) {
 
 /// The files below a directory with their content, by path.
 fn files(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let mut found = Vec::new();
+    let mut paths = Vec::new();
     let mut directories = vec![directory.to_owned()];
     while let Some(next) = directories.pop() {
         for entry in fs::read_dir(next).unwrap() {
@@ -267,12 +277,12 @@ fn files(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
                 directories.push(path);
             } else {
                 let name = path.strip_prefix(directory).unwrap().to_owned();
-                found.push((name, fs::read(path).unwrap()));
+                paths.push((name, fs::read(path).unwrap()));
             }
         }
     }
-    found.sort();
-    found
+    paths.sort();
+    paths
 }
 
 /// Files in the place of those of WordPress, as many as it has.
@@ -306,11 +316,11 @@ fn a_copy_of_the_core_that_was_cut_off_is_completed() {
     let html = |name: &str| container.root.join("html-").join(name);
     let content = container.root.join("code-wp-content");
     let copied = || {
-        let mut found = files(&container.root.join("html-"));
+        let mut tree = files(&container.root.join("html-"));
         let content = files(&content).into_iter();
-        found.extend(content.map(|(name, text)| (Path::new("wp-content").join(name), text)));
-        found.sort();
-        found
+        tree.extend(content.map(|(name, text)| (Path::new("wp-content").join(name), text)));
+        tree.sort();
+        tree
     };
     let run = || container.start(&[], &image).wait().unwrap().success();
     let whole = files(&source);

@@ -36,16 +36,16 @@ impl Host for Everything {
         if name.starts_with("shop-") {
             return Ok(None);
         }
-        let mut found = match &*object.kind {
+        let mut answer = match &*object.kind {
             "PersistentVolumeClaim" => claim(name, "1Gi", &["ReadWriteMany"]),
             kind => {
-                let mut found = secret(name, &["root-password", "username", "password"]);
-                found["kind"] = json!(kind);
-                reduced(&found, Access::Hash)
+                let mut fields = secret(name, &["root-password", "username", "password"]);
+                fields["kind"] = json!(kind);
+                reduced(&fields, Access::Hash)
             }
         };
-        found["metadata"]["uid"] = json!("another");
-        Ok(Some(found.to_string()))
+        answer["metadata"]["uid"] = json!("another");
+        Ok(Some(answer.to_string()))
     }
 
     fn list_json(&self, _: &ListSelector) -> Result<Vec<String>, Denied> {
@@ -78,10 +78,11 @@ impl Cluster {
             "podMetadata": { "labels": keys, "annotations": keys },
         });
         let request = TestRequest::new(parent).config(&json!({ "tenants": tenants }));
-        let children = self.children.values();
-        children.fold(request.status(&self.status), |request, it| {
-            request.observed(Some(&it.key), it.is_retained, &it.object)
-        })
+        self.children
+            .values()
+            .fold(request.status(&self.status), |request, child| {
+                request.observed(Some(&child.key), child.is_retained, &child.object)
+            })
     }
 
     fn pass(&mut self, parent: &Value) -> Result<Outcome, Fault> {
@@ -109,10 +110,10 @@ impl Cluster {
     }
 
     fn apply(&mut self, stated: &[Child]) {
-        let identity = |it: &Child| (it.kind().to_owned(), it.name().to_owned());
+        let identity = |child: &Child| (child.kind().to_owned(), child.name().to_owned());
         let stays: BTreeSet<_> = stated.iter().map(identity).collect();
         self.children
-            .retain(|identity, it| it.is_retained || stays.contains(identity));
+            .retain(|identity, child| child.is_retained || stays.contains(identity));
         for child in stated {
             let is_retained = child.removal == RemovalPolicy::Retain;
             match self.children.get_mut(&identity(child)) {
@@ -121,7 +122,8 @@ impl Cluster {
                 }
                 None if child.apply == ApplyPolicy::Hold => {}
                 _ => {
-                    let (key, object) = (child.key.clone(), with_defaults(child));
+                    let key = child.key.clone();
+                    let object = with_defaults(child);
                     let present = Present {
                         key,
                         is_retained,
@@ -215,9 +217,8 @@ fn selectors(outcome: &Outcome) -> impl Iterator<Item = &Value> {
 }
 
 fn is_matched(selector: &Value, labels: &Value) -> bool {
-    let wanted = selector.as_object().unwrap();
-    let mut wanted = wanted.iter();
-    wanted.all(|(key, value)| labels.get(key) == Some(value))
+    let mut required = selector.as_object().unwrap().iter();
+    required.all(|(key, value)| labels.get(key) == Some(value))
 }
 
 proptest! {
@@ -260,11 +261,11 @@ proptest! {
     fn no_answer_leaves_out_data(before in shop(), after in shop()) {
         let mut cluster = Cluster::default();
         cluster.settle(&before).ok();
-        for (kind, name) in cluster.children.clone().into_keys().filter(|it| is_data(&it.0)) {
+        for (kind, name) in cluster.children.clone().into_keys().filter(|identity| is_data(&identity.0)) {
             // An invalid parent changes no child at all.
             if let Ok(Outcome::Desired(answer)) = cluster.pass(&after) {
                 let mut stated = answer.children.iter();
-                let is_stated = stated.any(|it| (it.kind(), it.name()) == (&*kind, &*name));
+                let is_stated = stated.any(|child| (child.kind(), child.name()) == (&*kind, &*name));
                 prop_assert!(is_stated, "{kind} {name} is left out");
             }
         }
@@ -306,8 +307,8 @@ proptest! {
         let (Ok(left), Ok(right)) = (answer(&left), answer(&right)) else {
             return Ok(());
         };
-        let identities = |it: &Outcome| -> BTreeSet<String> {
-            it.children().iter().map(Child::kind_and_name).collect()
+        let identities = |outcome: &Outcome| -> BTreeSet<String> {
+            outcome.children().iter().map(Child::kind_and_name).collect()
         };
         prop_assert!(identities(&left).is_disjoint(&identities(&right)));
         for (mine, theirs) in [(&left, &right), (&right, &left)] {
@@ -325,7 +326,7 @@ proptest! {
             let Ok(outcome) = cluster.pass(&parent) else {
                 return Ok(());
             };
-            let keys: BTreeSet<&str> = outcome.children().iter().map(|it| it.key.as_str()).collect();
+            let keys: BTreeSet<&str> = outcome.children().iter().map(|child| child.key.as_str()).collect();
             prop_assert_eq!(keys.len(), outcome.children().len());
             for child in outcome.children() {
                 prop_assert!(child.after.iter().all(|key| keys.contains(key.as_str())));

@@ -152,7 +152,11 @@ fn an_image_is_recorded_after_its_pod_has_been_ready_for_a_while() {
     let Outcome::Desired(desired) = &mut ready else {
         unreachable!("a valid parent has children");
     };
-    for child in desired.children.iter_mut().filter(|it| it.key == "db") {
+    for child in desired
+        .children
+        .iter_mut()
+        .filter(|child| child.key == "db")
+    {
         child.object["status"]["availableReplicas"] = json!(0);
     }
     let recorded = |outcome: &Outcome| {
@@ -207,7 +211,7 @@ fn kept_data_hold_their_own_schema_and_tables() {
     let claims: Vec<Child> = pass(&running(&parent("shop", &spec("journal", "wp_"))))
         .children()
         .iter()
-        .filter(|it| it.kind() == "PersistentVolumeClaim")
+        .filter(|child| child.kind() == "PersistentVolumeClaim")
         .cloned()
         .collect();
     let keys = ["root-password", "username", "password"];

@@ -14,10 +14,13 @@ fn the_type_of_the_service_depends_on_routes_unless_it_is_given() {
     let routes = json!([{ "domain": "a.org" }]);
     assert_eq!(service(&json!({}))["type"], "NodePort");
     assert_eq!(service(&json!({ "routes": routes }))["type"], "ClusterIP");
-    let given = json!({ "service": { "type": "LoadBalancer", "nodePort": 30080 } });
+    let spec = json!({ "service": { "type": "LoadBalancer", "nodePort": 30080 } });
     let types = json!({ "tenants": { "serviceTypes": ["LoadBalancer"] } });
-    let outcome = pass(&TestRequest::new(&parent("shop", &given)).config(&types));
-    let service = outcome.child("web-service").unwrap().object["spec"].clone();
+    let service = pass(&TestRequest::new(&parent("shop", &spec)).config(&types))
+        .child("web-service")
+        .unwrap()
+        .object["spec"]
+        .clone();
     assert_eq!(service["type"], "LoadBalancer");
     assert_eq!(
         service["ports"],
@@ -62,10 +65,10 @@ fn the_ingress_has_a_rule_per_domain_and_each_path_once() {
         .iter()
         .map(|rule| {
             let paths = rule["http"]["paths"].as_array().unwrap().iter();
-            let text = |it: &Value| it.as_str().unwrap().to_owned();
+            let text = |value: &Value| value.as_str().unwrap().to_owned();
             (
                 text(&rule["host"]),
-                paths.map(|it| text(&it["path"])).collect(),
+                paths.map(|path| text(&path["path"])).collect(),
             )
         })
         .collect();
@@ -127,6 +130,6 @@ fn the_url_follows_the_first_route() {
         url(json!({ "routes": routes, "tlsSecretRef": "t" })),
         "https://a.org"
     );
-    let given = json!({ "routes": routes, "tlsSecretRef": "t", "externalScheme": "http" });
-    assert_eq!(url(given), "http://a.org");
+    let spec = json!({ "routes": routes, "tlsSecretRef": "t", "externalScheme": "http" });
+    assert_eq!(url(spec), "http://a.org");
 }

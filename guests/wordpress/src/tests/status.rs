@@ -12,7 +12,7 @@ fn a_running_site_is_ready() {
         .report()
         .conditions
         .iter()
-        .map(|it| condition(&outcome, &it.type_))
+        .map(|reported| condition(&outcome, &reported.type_))
         .collect();
     expect_test::expect![[r"
         DatabaseReady=True/DatabaseReady: the database is ready
@@ -71,8 +71,8 @@ fn a_published_site_tells_of_the_open_installer() {
     for (spec, is_open) in table {
         let request = TestRequest::new(&parent("shop", &spec)).config(&types);
         let outcome = pass(&request);
-        let found = outcome.report().find_condition("Installed");
-        assert_eq!(found.is_some(), is_open, "{spec}");
+        let installed = outcome.report().find_condition("Installed");
+        assert_eq!(installed.is_some(), is_open, "{spec}");
         let warning = "Warning OpenInstaller".to_owned();
         assert_eq!(events(&outcome).contains(&warning), is_open, "{spec}");
         let again = pass(&request.status(&stored(outcome.report())));
@@ -170,7 +170,7 @@ fn the_pod_of_the_database_tells_what_is_wrong() {
     let database: Vec<Child> = workloads(&pass(&request), 0, 0)
         .children()
         .iter()
-        .filter(|it| it.key.starts_with("db"))
+        .filter(|child| child.key.starts_with("db"))
         .cloned()
         .collect();
     let start = request.answered(&Outcome::desired(database, Report::new()));
@@ -206,8 +206,8 @@ fn the_pod_of_the_database_tells_what_is_wrong() {
     ] {
         let host = super::host().object(&database_pod(&state));
         let outcome = super::pass_with(&start, &host);
-        let text = condition(&outcome, "DatabaseReady");
-        let text = text.strip_prefix("DatabaseReady=False/").unwrap();
+        let database = condition(&outcome, "DatabaseReady");
+        let text = database.strip_prefix("DatabaseReady=False/").unwrap();
         assert!(text.starts_with(expected), "{text}");
         let is_known = text != "WaitingForDatabase: waiting for the database shop-mysql";
         let degraded = condition(&outcome, "Degraded");
@@ -232,7 +232,7 @@ fn a_database_that_was_ended_at_its_limit_names_the_field() {
     let request = TestRequest::new(&parent("shop", &json!({})));
     let mut outcome = workloads(&pass(&request), 0, 0);
     if let Outcome::Desired(desired) = &mut outcome {
-        desired.children.retain(|it| it.key.starts_with("db"));
+        desired.children.retain(|child| child.key.starts_with("db"));
     }
     let start = request.answered(&outcome);
     let late = "Pod shop-mysql-0 had not started after 600 s and starts again: if it needs longer, raise \
@@ -299,8 +299,8 @@ fn a_database_that_was_just_created_is_no_trouble() {
     let Outcome::Desired(desired) = &mut outcome else {
         unreachable!("a valid parent has children");
     };
-    desired.children.retain(|it| it.key.starts_with("db"));
-    let database = desired.children.iter_mut().find(|it| it.key == "db");
+    desired.children.retain(|child| child.key.starts_with("db"));
+    let database = desired.children.iter_mut().find(|child| child.key == "db");
     let object = &mut database.unwrap().object;
     object["status"]["replicas"] = json!(0);
     object["metadata"]["creationTimestamp"] = json!("1970-01-01T00:01:00Z");
@@ -337,9 +337,12 @@ fn a_child_that_the_cluster_refuses_is_no_health() {
         let Outcome::Desired(desired) = &mut older else {
             unreachable!("a valid parent has children");
         };
-        let child = desired.children.iter_mut().find(|it| it.key == key);
-        child.unwrap().object["metadata"]["annotations"]["innkeeper-sdk/template-hash"] =
-            json!("older");
+        desired
+            .children
+            .iter_mut()
+            .find(|child| child.key == key)
+            .unwrap()
+            .object["metadata"]["annotations"]["innkeeper-sdk/template-hash"] = json!("older");
         let mut request = request.clone().answered(&older);
         let first = pass(&request);
         assert_eq!(
@@ -375,8 +378,11 @@ fn zero_replicas_are_neither_ready_nor_wrong() {
         ("Degraded", "NotDegraded"),
         ("Ready", "NotReady"),
     ] {
-        let found = outcome.report().find_condition(type_).unwrap();
-        assert_eq!((found.is_true(), found.reason.as_str()), (false, reason));
+        let reported = outcome.report().find_condition(type_).unwrap();
+        assert_eq!(
+            (reported.is_true(), reported.reason.as_str()),
+            (false, reason)
+        );
     }
     assert_eq!(
         condition(&outcome, "Ready"),

@@ -112,8 +112,9 @@ fn types_of_services_that_reach_beyond_the_cluster() {
 fn check_reference(spec: &Value, kind: &str, mut object: Value) {
     let name = object["metadata"]["name"].as_str().unwrap().to_owned();
     let reconcile = |object: &Value, tenants: Value| {
-        let request = TestRequest::new(&parent("shop", spec));
-        let request = request.config(&json!({ "tenants": tenants })).build();
+        let request = TestRequest::new(&parent("shop", spec))
+            .config(&json!({ "tenants": tenants }))
+            .build();
         let host = host().objects(std::slice::from_ref(object));
         Plugin::reconcile(&request, &host).map(|_| ())
     };
@@ -202,8 +203,8 @@ fn nothing_is_made_that_waits_for_an_object_of_a_later_parent() {
         let missing = pass(&request);
         assert!(matches!(missing, Outcome::Keep(_)), "{spec}");
         assert_eq!(condition(&missing, "Degraded"), reported, "{spec}");
-        let found = pass_with(&request, &host().object(&object));
-        assert!(found.child("web").is_some(), "{spec}");
+        let outcome = pass_with(&request, &host().object(&object));
+        assert!(outcome.child("web").is_some(), "{spec}");
         let namespace = json!({ "tenants": { "references": "namespace" } });
         let waiting = pass(&request.config(&namespace));
         assert!(waiting.child("web").is_some(), "{spec}");
@@ -214,8 +215,8 @@ fn nothing_is_made_that_waits_for_an_object_of_a_later_parent() {
 fn edited(before: &TestRequest, spec: &Value) -> TestRequest {
     let children = before.clone().build().children;
     let request = TestRequest::new(&parent("shop", spec));
-    children.iter().fold(request, |request, it| {
-        request.observed(it.key.as_deref(), it.retained, it.object())
+    children.iter().fold(request, |request, child| {
+        request.observed(child.key.as_deref(), child.retained, child.object())
     })
 }
 
@@ -226,9 +227,9 @@ fn a_site_whose_pods_name_a_missing_object_already_follows_its_spec() {
             continue;
         }
         spec["deletionPolicy"] = json!("Delete");
-        let mut found = object.clone();
-        found["spec"]["accessModes"] = json!(["ReadWriteMany"]);
-        let before = running_with(&parent("shop", &spec), &host().object(&found));
+        let mut shared = object.clone();
+        shared["spec"]["accessModes"] = json!(["ReadWriteMany"]);
+        let before = running_with(&parent("shop", &spec), &host().object(&shared));
         spec["deletionPolicy"] = json!("Retain");
         spec["image"] = json!("wordpress:9");
         let outcome = pass(&edited(&before, &spec));
@@ -325,8 +326,10 @@ fn an_object_that_another_parent_makes_later_is_refused_then() {
         };
         let read = |host: &FakeHost| {
             let outcome = Plugin::reconcile(&request.clone().build(), host);
-            let reads = host.reads().into_iter();
-            let named = reads.filter(|it| matches!(it, Read::Get(object) if object.name == "x"));
+            let named = host
+                .reads()
+                .into_iter()
+                .filter(|read| matches!(read, Read::Get(object) if object.name == "x"));
             (outcome.map(|_| ()), named.count())
         };
         assert_eq!(read(&own).0, Ok(()));

@@ -6,8 +6,9 @@ use super::*;
 /// The verdict of the default configuration.
 fn verdict(spec: &Value) -> Result<(), String> {
     let request = TestRequest::new(&parent("shop", spec)).build();
-    let answer = Plugin::reconcile(&request, &host());
-    answer.map(drop).map_err(|fault| fault.message)
+    Plugin::reconcile(&request, &host())
+        .map(drop)
+        .map_err(|fault| fault.message)
 }
 
 /// Variables by the program that reads them.

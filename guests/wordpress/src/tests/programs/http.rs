@@ -121,12 +121,12 @@ impl Web {
         self.variables = variables(&self.container.spec);
         let port = &self.container.spec["ports"][0]["containerPort"];
         fs::write(self.container.root.join("apache.conf"), apache(port)).unwrap();
-        let given: Vec<(&str, &str)> = self
+        let variables: Vec<(&str, &str)> = self
             .variables
             .iter()
             .map(|(name, value)| (&**name, &**value))
             .collect();
-        self.process = Some(self.container.start(&given, &[]));
+        self.process = Some(self.container.start(&variables, &[]));
         self.wait(|web| web.get("http://shop/readme.html", &[]).status == 200);
     }
 
@@ -205,17 +205,21 @@ impl Web {
         let named = |name: &str| {
             headers
                 .iter()
-                .find(|it| it["name"] == name)
-                .map(|it| it["value"].as_str().unwrap())
+                .find(|header| header["name"] == name)
+                .map(|header| header["value"].as_str().unwrap())
         };
-        let forwarded = named("X-Forwarded-Proto").map(|it| format!("X-Forwarded-Proto: {it}"));
-        let options = forwarded.iter().flat_map(|it| ["--header", it]);
+        let forwarded =
+            named("X-Forwarded-Proto").map(|scheme| format!("X-Forwarded-Proto: {scheme}"));
+        let options: Vec<&str> = forwarded
+            .iter()
+            .flat_map(|header| ["--header", header])
+            .collect();
         let url = format!(
             "http://{}{}",
             named("Host").unwrap(),
             probe["path"].as_str().unwrap()
         );
-        self.get(&url, &options.collect::<Vec<_>>()).status
+        self.get(&url, &options).status
     }
 }
 
@@ -235,19 +239,22 @@ fn rendered(spec: &Value) -> Value {
 /// The variables of a container as a kubelet sets them; each key of a Secret has its name as its value.
 fn variables(container: &Value) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let stated = container["env"].as_array().unwrap().iter().map(|it| {
-        let value = it.get("value").map(|it| text(it).replace("$$(", "$("));
-        let key = || text(&it["valueFrom"]["secretKeyRef"]["key"]);
-        (text(&it["name"]), value.unwrap_or_else(key))
+    let stated = container["env"].as_array().unwrap().iter().map(|variable| {
+        let value = variable
+            .get("value")
+            .map(|value| text(value).replace("$$(", "$("));
+        let key = || text(&variable["valueFrom"]["secretKeyRef"]["key"]);
+        (text(&variable["name"]), value.unwrap_or_else(key))
     });
     let prefixes = container["envFrom"]
         .as_array()
         .unwrap()
         .iter()
-        .map(|it| text(&it["prefix"]));
+        .map(|env_from| text(&env_from["prefix"]));
     let salts = prefixes.flat_map(|prefix| {
-        let keys = crate::children::SALT_KEYS.into_iter();
-        keys.map(move |key| (format!("{prefix}{key}"), key.to_owned()))
+        crate::children::SALT_KEYS
+            .into_iter()
+            .map(move |key| (format!("{prefix}{key}"), key.to_owned()))
     });
     salts.chain(stated).collect()
 }
@@ -256,7 +263,7 @@ fn apache(port: &Value) -> String {
     let modules = Path::new("/usr/lib/apache2/modules");
     let files = fs::read_dir(modules)
         .expect(MISSING)
-        .map(|it| it.unwrap().file_name());
+        .map(|entry| entry.unwrap().file_name());
     let is_php = |name: &OsString| name.to_string_lossy().starts_with("libphp");
     let php = files.filter(is_php).max().expect(MISSING);
     let php = modules.join(php);
