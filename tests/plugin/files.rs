@@ -251,11 +251,9 @@ fn ended_run(arguments: &[&str]) -> (Option<i32>, String) {
 
 #[test]
 fn input_that_cannot_be_used_is_a_usage_error() {
-    let address = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .to_string();
+    // Keeps the port busy.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
     let (code, log) = ended_run(&["--admin-address", &address]);
     assert_eq!(code, Some(BAD_USE), "{log}");
     assert!(log.contains("set another --admin-address"), "{log}");

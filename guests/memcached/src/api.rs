@@ -1,7 +1,6 @@
 //! The API: the spec that a user declares, and the status.
 //!
-//! CEL rules are beside the fields that they check; the module `validate` has the checks that CEL
-//! cannot express.
+//! CEL rules are next to the fields they check; the module `validate` checks what CEL cannot express.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +14,14 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The rule of `maxItemSize`: memcached ends with a size that its chunks of 512 KiB do not divide.
+/// The `maxItemSize` rule: memcached exits unless the size is a multiple of its 512 KiB chunks.
 pub(crate) const ITEM_SIZE: &str =
     "maxItemSize must be a multiple of 512k, at most half of maxMemoryMB and at most 1024m";
 
-/// The rule of `maxConnections`: memcached limits its open files to this number, and each thread needs some.
+/// The `maxConnections` rule: memcached limits its open files to this number, and each thread needs some.
 pub(crate) const CONNECTIONS: &str = "maxConnections must be at least 6 times threads plus 16";
 
-/// The rule of the memory limit: small items take a tenth more than their memory.
+/// The memory limit rule: a cache full of small items takes a tenth more than `maxMemoryMB`.
 pub(crate) const MEMORY_LIMIT: &str =
     "resources.limits.memory must be at least 1.1 times memcached.maxMemoryMB plus 32Mi";
 
@@ -64,7 +63,7 @@ pub(crate) const MEMORY_LIMIT: &str =
         "metadata.name must not end in -mcrouter: that name belongs to the proxy of another Memcached"
     )
 )]
-// A sum of bytes, because the API server cannot bound the cost of a quantity that is put together as text.
+// Adds bytes: the API server cannot bound the cost of a quantity built as text.
 #[x_kube(
     validation = Rule::new(
         "!has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) \
@@ -77,32 +76,32 @@ pub(crate) const MEMORY_LIMIT: &str =
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MemcachedSpec {
-    /// Number of memcached processes, 0 to 64; 1 when absent.
+    /// Number of memcached processes, 0 to 64 (default 1).
     #[schemars(range(min = 0, max = 64))]
     pub(crate) size: Option<i32>,
-    /// Image of memcached; the image in the plugin's configuration when absent.
+    /// memcached image; the image from the plugin's configuration when absent.
     #[schemars(length(min = 1, max = 512))]
     #[x_kube(validation = image::is_reference())]
     pub(crate) image: Option<String>,
-    /// Condition under which the kubelet pulls the image; the default of Kubernetes when absent.
+    /// When the kubelet pulls the image; the Kubernetes default when absent.
     pub(crate) image_pull_policy: Option<ImagePullPolicy>,
     /// Secrets with registry credentials for the image.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub(crate) image_pull_secrets: Vec<LocalObjectReference>,
-    /// Requests and limits of each process; requests of 100m CPU and 1.1 times maxMemoryMB + 64 Mi memory
-    /// when absent.
+    /// Requests and limits per process; by default, requests of 100m CPU and 1.1 times maxMemoryMB plus 64Mi
+    /// memory.
     pub(crate) resources: Option<ResourceRequirements>,
     /// Port for clients.
     #[serde(default = "default_port")]
     #[schemars(range(min = 1024, max = 65535))]
     pub(crate) container_port: i32,
-    /// Options of the headless Service.
+    /// Headless Service options.
     pub(crate) service: Option<ServiceOptions>,
-    /// Command-line options of memcached.
+    /// memcached command-line options.
     #[serde(default)]
     pub(crate) memcached: MemcachedOptions,
-    /// Protection against voluntary disruptions.
+    /// Protection from voluntary disruptions.
     pub(crate) high_availability: Option<HighAvailability>,
 }
 
@@ -110,21 +109,21 @@ const fn default_port() -> i32 {
     11211
 }
 
-/// Options of the headless Service.
+/// Headless Service options.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ServiceOptions {
-    /// Annotations of the Service.
+    /// Service annotations.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32))]
     pub(crate) annotations: BTreeMap<String, String>,
 }
 
-/// Command-line options of memcached.
+/// memcached command-line options.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
 #[x_kube(
     validation = Rule::new(
-        // The rule passes a value that the pattern refuses, so that the user sees one error.
+        // Passes values that the pattern rejects, so users see one error.
         "!self.maxItemSize.matches('^[1-9][0-9]{0,6}(k|m)$') \
          || [int(self.maxItemSize.substring(0, self.maxItemSize.size() - 1)) \
          * (self.maxItemSize.endsWith('m') ? 1024 : 1)].all(size, \
@@ -139,7 +138,7 @@ pub(crate) struct MemcachedOptions {
     #[serde(default = "default_memory", rename = "maxMemoryMB")]
     #[schemars(range(min = 16, max = 65536))]
     pub(crate) max_memory_mb: i32,
-    /// Maximum number of simultaneous connections (`-c`); at least 6 times threads plus 16.
+    /// Maximum simultaneous connections (`-c`); at least 6 times threads plus 16.
     #[serde(default = "default_connections")]
     #[schemars(range(min = 1, max = 65536))]
     pub(crate) max_connections: i32,
@@ -147,17 +146,17 @@ pub(crate) struct MemcachedOptions {
     #[serde(default = "default_threads")]
     #[schemars(range(min = 1, max = 128))]
     pub(crate) threads: i32,
-    /// Size of the largest item in KiB (`k`) or MiB (`m`) (`-I`): a multiple of 512k, at most half of
+    /// Largest item (`-I`) in KiB (`k`) or MiB (`m`): a multiple of 512k, at most half of
     /// maxMemoryMB.
     #[serde(default = "default_item_size")]
     #[schemars(length(max = 8), regex(pattern = r"^[1-9][0-9]{0,6}(k|m)$"))]
     pub(crate) max_item_size: String,
-    /// Log level: 0 for no log, 1 for errors and warnings (`-v`), 2 for commands as well (`-vv`).
+    /// Log level: 0 logs nothing, 1 errors and warnings (`-v`), 2 also commands (`-vv`).
     #[serde(default)]
     #[schemars(range(min = 0, max = 2))]
     pub(crate) verbosity: i32,
-    /// Further options, appended last: an option and its value as two items, or as --option=value. Those that read, write
-    /// or run files only if the plugin's configuration lists them.
+    /// More options, appended last: an option and its value are two items or one --option=value. Options that read, write
+    /// or run files must be listed in the plugin's configuration.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(min = 1, max = 256)))]
     pub(crate) extra_args: Vec<String>,
@@ -192,11 +191,11 @@ impl Default for MemcachedOptions {
     }
 }
 
-/// Protection against voluntary disruptions.
+/// Protection from voluntary disruptions.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct HighAvailability {
-    /// Disruption budget of the pods; none when absent.
+    /// PodDisruptionBudget for the Pods; none when absent.
     pub(crate) pod_disruption_budget: Option<DisruptionBudget>,
 }
 
@@ -204,7 +203,7 @@ pub(crate) struct HighAvailability {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MemcachedStatus {
-    /// Names of the Pods that are not being deleted, sorted.
+    /// Sorted names of the Pods that are neither finished nor being deleted.
     #[serde(default)]
     pub(crate) nodes: Vec<String>,
     /// Number of Pods.
@@ -213,16 +212,16 @@ pub(crate) struct MemcachedStatus {
     /// Number of ready Pods.
     #[serde(default)]
     pub(crate) ready_replicas: i32,
-    /// Label selector of the Pods, for autoscalers.
+    /// Pod label selector, for autoscalers.
     #[serde(default)]
     pub(crate) selector: String,
-    /// Addresses for clients; absent until the cache is ready for the first time, empty at size 0.
+    /// Client addresses; absent until the cache is first ready, empty at size 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) server_list: Option<Vec<String>>,
     /// Image in use.
     #[serde(default)]
     pub(crate) image: String,
-    /// Generation of the object to which the status belongs.
+    /// Object generation that the status describes.
     #[serde(default)]
     pub(crate) observed_generation: i64,
 }

@@ -1,6 +1,6 @@
-//! The children: one Deployment, one headless Service, and a disruption budget if it is enabled.
+//! The children: a Deployment, a headless Service, and a PodDisruptionBudget if enabled.
 //!
-//! The plugin owns the fields that it states; other field managers own the rest.
+//! The plugin owns the fields it sets; other field managers own the rest.
 
 use std::collections::BTreeMap;
 
@@ -20,16 +20,16 @@ use k8s_openapi::{
 
 use crate::{api::MemcachedSpec, config::Config};
 
-/// The user of the official images, Debian and Alpine.
+/// The user in the official images, both Debian and Alpine.
 const USER: i64 = 11211;
 
-/// The name of the port that clients use.
+/// The client port's name.
 const PORT: &str = "memcached";
 
-/// The annotation on a parent and on its Pods: another value restarts them one by one.
+/// An annotation copied from the parent to the Pods: a changed value restarts them one by one.
 const RESTART_TRIGGER: &str = "cache.example.com/restart-trigger";
 
-/// The desired state of one parent.
+/// One parent's desired state.
 pub(crate) struct Pool<'a> {
     name: &'a str,
     namespace: &'a str,
@@ -38,7 +38,7 @@ pub(crate) struct Pool<'a> {
     restart_trigger: Option<&'a str>,
     /// The image in use.
     pub(crate) image: &'a str,
-    /// The labels of everything, and the selector.
+    /// The labels of all children, and the selector.
     pub(crate) labels: BTreeMap<String, String>,
 }
 
@@ -60,7 +60,7 @@ impl<'a> Pool<'a> {
         self.spec.size.unwrap_or(1)
     }
 
-    /// The port of the Pods with the present template.
+    /// The port on which Pods of the current template listen.
     pub(crate) fn port(&self) -> i32 {
         self.spec.container_port
     }
@@ -70,7 +70,7 @@ impl<'a> Pool<'a> {
         vec![format!("{}.{}.svc:{port}", self.name, self.namespace)]
     }
 
-    /// Every child; the hash is that of the template, and the port the one that clients are to use.
+    /// All children. `hash` is the template's hash; `port` is the port that clients use for now.
     pub(crate) fn children(
         &self,
         template: PodTemplateSpec,
@@ -100,7 +100,7 @@ impl<'a> Pool<'a> {
             spec: Some(DeploymentSpec {
                 replicas: Some(self.size()),
                 selector: labels::label_selector(&self.labels),
-                // A new pod is ready before an old one is deleted: the cache keeps its size.
+                // A new Pod becomes ready before an old one is deleted, so the cache keeps its size.
                 strategy: Some(DeploymentStrategy {
                     type_: Some("RollingUpdate".to_owned()),
                     rolling_update: Some(RollingUpdateDeployment {
@@ -147,7 +147,7 @@ impl<'a> Pool<'a> {
             resources: Some(pod::resources(
                 self.spec.resources.as_ref(),
                 "100m",
-                // Small items take a tenth more, threads and connections the rest.
+                // A tenth more for small items, 64 MiB for threads and connections.
                 &format!(
                     "{}Mi",
                     (self.spec.memcached.max_memory_mb * 11 + 9) / 10 + 64
@@ -163,7 +163,7 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// The arguments; `command` is never set, so that the image's entrypoint stays.
+    /// The arguments. `command` is never set: the image keeps its entrypoint.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let options = &self.spec.memcached;
         let mut arguments = vec![

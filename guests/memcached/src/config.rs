@@ -4,19 +4,19 @@ use innkeeper_kit::image;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The settings of an administrator for all parents.
+/// The administrator's settings for all parents.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub(crate) struct Config {
-    /// Images for parents without an image.
+    /// Images for parents without `spec.image`.
     pub(crate) images: Images,
-    /// True if pods state user and group; false if the cluster assigns them, as OpenShift does.
+    /// Whether Pods set user and group; false lets the cluster assign them, as on OpenShift.
     pub(crate) assign_user: bool,
-    /// Limits for those who create parents.
+    /// Restrictions on parents.
     pub(crate) tenants: Tenants,
 }
 
-/// Limits for those who create parents.
+/// Restrictions on parents.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub(crate) struct Tenants {
@@ -32,7 +32,7 @@ pub(crate) struct Tenants {
     pub(crate) service_annotations: Vec<String>,
 }
 
-/// Images for parents without an image.
+/// Images for parents without `spec.image`.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub(crate) struct Images {

@@ -1,6 +1,6 @@
-//! The reconciler of `cache.example.com/v1` `Memcached`: a pool of memcached processes.
+//! The reconciler for `cache.example.com/v1` `Memcached`: a pool of memcached processes.
 //!
-//! A cache holds no data of record: no child outlives the parent, and no finalizer is needed.
+//! A cache holds no data of record, so no child outlives the parent and no finalizer is needed.
 
 mod api;
 mod children;
@@ -27,22 +27,21 @@ use crate::{api::Memcached, children::Pool, config::Config, report::Observation}
 #[derive(Debug)]
 pub struct Plugin;
 
-/// The labels of this plugin's own Pods; it reads no others.
+/// Selects this plugin's Pods, the only ones it reads.
 const PODS: &str = "app.kubernetes.io/managed-by=innkeeper,app.kubernetes.io/name=memcached";
 
 impl Reconciler for Plugin {
     fn describe() -> Manifest {
         Manifest::new("memcached", env!("CARGO_PKG_VERSION"))
             .parent_with::<Memcached>(|crd| {
-                // The Pods have no resourceClaims that the field could name.
-                crd.remove("spec.resources", "claims")
-                    .truncate_descriptions_below(5)
+                // The Pods have no resourceClaims for this field to reference.
+                crd.remove("spec.resources", "claims").short_descriptions(5)
             })
             .child::<Deployment>()
             .child::<Service>()
             .child::<PodDisruptionBudget>()
             .optional()
-            // The phase is in the status: evicted and finished Pods are no nodes.
+            // The status has the phase: evicted and finished Pods do not count as nodes.
             .read::<Pod>(Access::Full, ReadScope::ParentNamespace)
             .label_selector(PODS)
             .config_schema::<Config>()

@@ -1,7 +1,7 @@
-//! The options of memcached that a parent may state besides those with a field.
+//! memcached options that parents may set besides those with a field.
 //!
-//! Options name files and libraries in more ways than a list could name: memory and values in files, Lua code of the proxy,
-//! keys, tokens. So the check knows those that reach nothing outside of the process, and refuses the others.
+//! An allow list: options reference files and libraries in too many ways to deny them one by one (files with memory
+//! or values, Lua proxy code, keys, tokens). Only options that reach nothing outside the process are accepted.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use innkeeper_kit::tenants::{Form, check_listed};
 
 const PATH: &str = "spec.memcached.extraArgs";
 
-/// The options in both spellings, with the form of the value.
+/// Accepted options: short name, long name, value form.
 pub(crate) const OPTIONS: &[(&str, &str, Form)] = &[
     ("-C", "--disable-cas", Form::Nothing),
     ("-F", "--disable-flush-all", Form::Nothing),
@@ -24,10 +24,10 @@ pub(crate) const OPTIONS: &[(&str, &str, Form)] = &[
     ("-n", "--slab-min-size", Form::Between(1, 524_288)),
 ];
 
-/// The option with further options.
+/// The option whose value lists extended options.
 const EXTENDED: [&str; 2] = ["-o", "--extended"];
 
-/// The further options, which stand in one value with commas between them.
+/// Accepted extended options, separated by commas in one value.
 pub(crate) const EXTENDED_OPTIONS: &[(&str, Form)] = &[
     (
         "hash_algorithm",
@@ -69,13 +69,13 @@ pub(crate) const EXTENDED_OPTIONS: &[(&str, Form)] = &[
     ("worker_logbuf_size", Form::Between(64, 4096)),
 ];
 
-/// A part of the memory; the program ends if hot and warm items have more than 80 of 100 together.
+/// A share of memory. memcached exits if hot and warm items together exceed 80 %.
 const PERCENT: Form = Form::Between(1, 79);
 
-/// A part of a slab page, which divides each largest item.
+/// A part of a slab page that divides every valid maximum item size.
 const CHUNK: Form = Form::Choice(&["16384", "32768", "65536", "131072", "262144", "524288"]);
 
-/// The options that have a field, end memcached, or move it away from its port and the probes.
+/// Options that have a field, make memcached exit, or move it away from its port and the probes.
 const RESERVED: &[&str] = &[
     "-B",
     "--protocol",
@@ -119,11 +119,11 @@ const RESERVED: &[&str] = &[
     "--verbose",
 ];
 
-/// Checks the further arguments: options that reach nothing outside of the process with values of their form, and those that
-/// the configuration lists with any value.
+/// Checks the extra arguments: an accepted option needs a value of its form, and an option that the configuration
+/// lists takes any value.
 ///
-/// The bounds are those with which the program starts. An option and its value are two items, or one `--option=value`. The program reads other forms too, such as `-f1.25` and
-/// `--slab-g=1.25`, in which an option could hide.
+/// The bounds are those with which memcached starts. An option and its value are two items or one `--option=value`.
+/// memcached also reads other forms, such as `-f1.25` and `--slab-g=1.25`, in which an option could hide.
 pub(crate) fn check(arguments: &[String], listed: &[String]) -> Result<(), String> {
     let mut arguments = arguments.iter().map(String::as_str).peekable();
     let mut extended = BTreeMap::new();
@@ -139,7 +139,7 @@ pub(crate) fn check(arguments: &[String], listed: &[String]) -> Result<(), Strin
         }
         if RESERVED.contains(&name) {
             return Err(format!(
-                "{PATH}: {name} has a field of its own, or would break the probes: leave it out"
+                "{PATH}: {name} has its own field or would break the probes: remove it"
             ));
         }
         let entry = OPTIONS
@@ -148,7 +148,7 @@ pub(crate) fn check(arguments: &[String], listed: &[String]) -> Result<(), Strin
         let is_extended = EXTENDED.contains(&name);
         if entry.is_none() && !is_extended {
             check_listed(PATH, "tenants.extraArgs", [&name.to_owned()], listed)?;
-            // The value of an option that takes one; memcached ignores it after any other.
+            // Skips the option's value; memcached ignores the item if the option takes none.
             if joined.is_none() {
                 arguments.next_if(|next| !next.starts_with('-'));
             }
@@ -176,7 +176,7 @@ pub(crate) fn check(arguments: &[String], listed: &[String]) -> Result<(), Strin
     check_together(&extended)
 }
 
-/// Checks the options in the values of `-o` that exclude each other.
+/// Checks for `-o` options that exclude each other.
 fn check_together(extended: &BTreeMap<&str, &str>) -> Result<(), String> {
     let percent = |name: &str, default: u32| {
         extended
@@ -191,13 +191,13 @@ fn check_together(extended: &BTreeMap<&str, &str>) -> Result<(), String> {
     }
     if extended.contains_key("temporary_ttl") && extended.contains_key("no_lru_maintainer") {
         return Err(format!(
-            "{PATH}: temporary_ttl needs the LRU maintainer: leave out no_lru_maintainer"
+            "{PATH}: temporary_ttl needs the LRU maintainer: remove no_lru_maintainer"
         ));
     }
     Ok(())
 }
 
-/// Checks one of the options in the value of `-o`.
+/// Checks one `-o` option.
 fn check_extended(option: &str, listed: &[String]) -> Result<(), String> {
     let (name, value) = option.split_once('=').unwrap_or((option, ""));
     match EXTENDED_OPTIONS.iter().find(|option| option.0 == name) {

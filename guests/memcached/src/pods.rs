@@ -1,21 +1,22 @@
-//! The observed Pods, and what keeps them from becoming ready.
+//! Observed Pods, and why they are not ready.
 
+use innkeeper_sdk::workload::Waiting;
 use serde::Deserialize;
 
-/// The cause for which the first of these Pods is not ready, as a sentence part.
+/// Why the first unready Pod is not ready, as part of a sentence.
 pub(crate) fn cause(pods: &[Member]) -> Option<String> {
-    let named = |pod: &Member| Some(format!("pod {}: {}", pod.metadata.name, pod.cause()?));
-    pods.iter().find_map(named)
+    pods.iter()
+        .find_map(|pod| Some(format!("pod {}: {}", pod.metadata.name, pod.cause()?)))
 }
 
-/// The Pods that are neither being deleted nor finished, sorted by name.
+/// Returns the Pods that are neither finished nor being deleted, sorted by name.
 pub(crate) fn members(mut pods: Vec<Member>) -> Vec<Member> {
     pods.retain(Member::is_node);
     pods.sort_unstable_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
     pods
 }
 
-/// A condition of a Pod.
+/// A Pod condition.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct ObservedCondition {
@@ -32,7 +33,7 @@ impl ObservedCondition {
     }
 }
 
-/// The fields that are read of a Pod.
+/// The Pod fields that the plugin reads.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Member {
@@ -69,24 +70,18 @@ struct ContainerState {
     waiting: Option<Waiting>,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Waiting {
-    reason: String,
-}
-
 impl Member {
     pub(crate) fn into_name(self) -> String {
         self.metadata.name
     }
 
-    /// An administrator may grant metadata only, and then there is no phase.
+    /// Without a phase, which a grant of metadata alone hides, a Pod counts as a node.
     fn is_node(&self) -> bool {
         let is_finished = matches!(&*self.status.phase, "Succeeded" | "Failed");
         self.metadata.deletion_timestamp.is_none() && !is_finished
     }
 
-    /// The cause for which the Pod is not ready; none if it is, or if none is known.
+    /// Why the Pod is not ready; `None` if it is ready or the cause is unknown.
     fn cause(&self) -> Option<String> {
         let mut conditions = self.status.conditions.iter();
         if let Some(scheduled) = conditions.find(|condition| condition.is("PodScheduled", "False"))
@@ -95,11 +90,11 @@ impl Member {
         }
         let mut containers = self.status.container_statuses.iter();
         let container = containers.find(|container| !container.ready)?;
-        // The kubelet alternates between the two.
+        // Between crashes the kubelet also reports the container as running.
         if container.restart_count > 0 {
             return Some("CrashLoopBackOff".to_owned());
         }
-        let reason = &container.state.waiting.as_ref()?.reason;
-        Some(reason.replace("ErrImagePull", "ImagePullBackOff"))
+        let cause = container.state.waiting.as_ref()?.cause()?;
+        Some(cause.to_owned())
     }
 }

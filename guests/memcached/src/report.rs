@@ -1,6 +1,6 @@
-//! Status, conditions and events, from the observed state.
+//! Builds status, conditions and events from the observed state.
 //!
-//! Conditions follow the pods that are ready now, not the writes that the host has sent.
+//! Conditions report Pods that are ready now, not writes that the host has sent.
 
 use innkeeper_kit::{
     labels,
@@ -16,12 +16,12 @@ use crate::{
     pods::{self, Member, members},
 };
 
-/// The observed state of one parent's pool.
+/// One pool's observed state.
 pub(crate) struct Observation {
-    /// The Deployment; none before it is created.
+    /// The Deployment; `None` before it is created.
     pub(crate) workload: Option<Workload>,
     nodes: Vec<String>,
-    /// The cause for which replicas are missing, in the words of the Deployment, else of the first Pod.
+    /// Why replicas are missing: the Deployment's message, or else the first unready Pod's.
     cause: Option<String>,
 }
 
@@ -41,7 +41,7 @@ impl Observation {
         })
     }
 
-    /// The port that clients are to use: a new one only when all Pods listen on it.
+    /// The port for clients. It changes only when all Pods listen on the new one.
     pub(crate) fn port(&self, request: &Request, pool: &Pool<'_>, template: &TemplateHash) -> i32 {
         let port = request
             .children
@@ -69,7 +69,7 @@ impl Observation {
         let is_ready = conditions
             .iter()
             .any(|condition| condition.type_ == "Ready" && condition.is_true());
-        // The list stays when one pod restarts: clients would lose the cache otherwise.
+        // Kept while a Pod restarts: clients would lose the whole cache otherwise.
         let server_list = (is_ready || was_listed).then(|| match pool.size() {
             0 => Vec::new(),
             _ => pool.server_list(port),
@@ -90,7 +90,7 @@ impl Observation {
             .events(events)
     }
 
-    /// The numbers of Pods; 0 before the Deployment is created.
+    /// Pod counts; 0 before the Deployment is created.
     fn pods(&self) -> WorkloadStatus {
         self.workload
             .as_ref()
@@ -98,21 +98,21 @@ impl Observation {
             .unwrap_or_default()
     }
 
-    fn conditions(&self, wanted: i32, template: &TemplateHash) -> Vec<Condition> {
+    fn conditions(&self, size: i32, template: &TemplateHash) -> Vec<Condition> {
         let ready = self.pods().ready_replicas;
-        let ready_of = format!("{} of {wanted} replicas are ready", ready.min(wanted));
-        let all_ready = format!("all {wanted} replicas are ready");
+        let ready_of = format!("{} of {size} replicas are ready", ready.min(size));
+        let all_ready = format!("all {size} replicas are ready");
         let available = match ready {
             0 => Condition::new("Available", false, "Unavailable", &ready_of),
             _ => Condition::new("Available", true, "Available", &ready_of),
         };
-        let degraded = self.degraded(wanted, template, &ready_of, &all_ready);
-        let progressing = self.progressing(wanted, template);
-        let is_ready = if wanted == 0 {
+        let degraded = self.degraded(size, template, &ready_of, &all_ready);
+        let progressing = self.progressing(size, template);
+        let is_ready = if size == 0 {
             Condition::new("Ready", false, "NotReady", "zero replicas are requested")
-        } else if !self.is_rolled_out(wanted, template) {
+        } else if !self.is_rolled_out(size, template) {
             Condition::new("Ready", false, "RollingOut", &progressing.message)
-        } else if ready < wanted {
+        } else if ready < size {
             Condition::new("Ready", false, "NotReady", ready_of)
         } else {
             Condition::new("Ready", true, "Ready", all_ready)
@@ -122,50 +122,50 @@ impl Observation {
 
     fn degraded(
         &self,
-        wanted: i32,
+        size: i32,
         template: &TemplateHash,
         ready_of: &str,
         all_ready: &str,
     ) -> Condition {
         let workload = self.workload.as_ref();
-        // The conditions of a Deployment that has another template are about that one.
+        // A Deployment with another template reports on that template.
         let is_late =
             workload.is_some_and(|workload| workload.is_late() && workload.is_current(template));
         let cause = self.cause.as_ref();
         let cause = cause.map_or_else(String::new, |cause| format!("; {cause}"));
-        if wanted > 0 && is_late {
+        if size > 0 && is_late {
             let message =
                 format!("{ready_of}; the Deployment exceeded its progress deadline{cause}");
             Condition::new("Degraded", true, "ProgressDeadlineExceeded", message)
-        } else if wanted > 0 && self.pods().ready_replicas < wanted {
+        } else if size > 0 && self.pods().ready_replicas < size {
             Condition::new("Degraded", true, "Degraded", format!("{ready_of}{cause}"))
         } else {
             Condition::new("Degraded", false, "NotDegraded", all_ready)
         }
     }
 
-    /// True if enough Pods, and no others, have the stated template.
-    fn is_rolled_out(&self, wanted: i32, template: &TemplateHash) -> bool {
-        let is_enough = self.pods().updated_replicas >= wanted;
+    /// True if enough Pods have the desired template and no others are left.
+    fn is_rolled_out(&self, size: i32, template: &TemplateHash) -> bool {
+        let is_enough = self.pods().updated_replicas >= size;
         let workload = self.workload.as_ref();
         is_enough && workload.is_some_and(|workload| workload.is_rolled_out(template))
     }
 
-    fn progressing(&self, wanted: i32, template: &TemplateHash) -> Condition {
+    fn progressing(&self, size: i32, template: &TemplateHash) -> Condition {
         let pods = self.pods();
         let message = match &self.workload {
             None => "waiting for the Deployment to be created".to_owned(),
             Some(workload) if !workload.is_current(template) => {
                 "waiting for the Deployment to be updated".to_owned()
             }
-            _ if pods.updated_replicas < wanted => {
-                format!("{} of {wanted} replicas are updated", pods.updated_replicas)
+            _ if pods.updated_replicas < size => {
+                format!("{} of {size} replicas are updated", pods.updated_replicas)
             }
-            _ if pods.replicas != wanted => {
-                format!("{} replicas exist, {wanted} are requested", pods.replicas)
+            _ if pods.replicas != size => {
+                format!("{} replicas exist, {size} are requested", pods.replicas)
             }
             _ => {
-                let message = format!("all {wanted} replicas are updated");
+                let message = format!("all {size} replicas are updated");
                 return Condition::new("Progressing", false, "ProgressingComplete", message);
             }
         };
@@ -173,7 +173,7 @@ impl Observation {
     }
 }
 
-/// Events on transitions of `Ready`, found by comparing with the stored condition.
+/// An event when `Ready` changes from the stored condition.
 fn events(request: &Request, pool: &Pool<'_>, conditions: &[Condition]) -> Option<Event> {
     let ready = conditions
         .iter()
@@ -188,7 +188,7 @@ fn events(request: &Request, pool: &Pool<'_>, conditions: &[Condition]) -> Optio
         (_, false) if pool.size() == 0 && is_new => {
             Some(Event::normal("ScaledToZero", &ready.message))
         }
-        // A roll-out has been asked for, and is no problem.
+        // A rollout is intended and no problem.
         (true, false) if ready.reason == "NotReady" => {
             Some(Event::warning("NotReady", &ready.message))
         }

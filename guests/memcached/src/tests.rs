@@ -1,4 +1,4 @@
-//! The reconciler as plain Rust.
+//! Unit tests of the reconciler in plain Rust.
 
 mod bad_input;
 mod configuration;
@@ -29,7 +29,7 @@ fn parent(spec: Value) -> Memcached {
     serde_json::from_value(object).unwrap()
 }
 
-/// The Deployment of the first answer, with these numbers of Pods.
+/// The Deployment from the first answer, with Pod counts.
 fn workload(replicas: i32, ready: i32) -> Value {
     let outcome = reconcile(json!({}));
     let mut deployment = Value::from(outcome.child("deployment").unwrap().object.clone());
@@ -42,13 +42,13 @@ fn workload(replicas: i32, ready: i32) -> Value {
     deployment
 }
 
-/// The manifest; its schemas take long to generate, and property tests need it often.
+/// The manifest, cached: property tests need it often and its schemas take long to generate.
 fn manifest() -> &'static Manifest {
     static MANIFEST: LazyLock<Manifest> = LazyLock::new(Plugin::describe);
     &MANIFEST
 }
 
-/// The definition, as the API server applies it.
+/// The CRD's schema, as the API server applies it.
 fn schema() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
         let crd = manifest().crds[0].as_object().unwrap();
@@ -181,7 +181,7 @@ fn conditions_follow_the_pods() {
             [available, complete, "Degraded", "NotReady"],
         ),
         (3, Some((3, 3)), [available, complete, fine, "Ready"]),
-        // A roll-out with one Pod more than requested, and a scale-in that has not ended.
+        // A rollout with one surplus Pod, and an unfinished scale-in.
         (3, Some((4, 4)), [available, "Progressing", fine, "Ready"]),
         (2, Some((3, 3)), [available, "Progressing", fine, "Ready"]),
         (0, Some((0, 0)), ["Unavailable", complete, fine, "NotReady"]),
@@ -230,8 +230,8 @@ fn more_ready_pods_than_requested_are_no_problem() {
     assert_eq!(outcome.report().events, []);
 }
 
-/// `Ready` and the events of a pass that sees the Deployment of an earlier answer. The numbers are its
-/// generation and the observed one, updated, all and ready Pods.
+/// Returns `Ready` and the events after an earlier Deployment changed. `numbers` are its generation, its observed
+/// generation, and its updated, total and ready Pods.
 fn rolling(
     earlier: &Outcome,
     numbers: [i32; 5],
@@ -327,14 +327,14 @@ fn nodes_are_the_pods_that_stay_sorted() {
     );
 }
 
-/// A Pod of the pool that is not ready.
+/// An unready Pod of the pool.
 fn broken(name: &str, status: &Value) -> Value {
     let labels = innkeeper_kit::labels::base_labels("memcached", "example", "cache");
     let metadata = json!({ "name": name, "namespace": "default", "labels": labels });
     json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": status })
 }
 
-/// The status of a Pod whose container waits.
+/// The status of a Pod with a waiting container.
 fn waiting(restarts: i32, reason: &str) -> Value {
     json!({ "containerStatuses": [{
         "ready": false, "restartCount": restarts, "state": { "waiting": { "reason": reason } },
@@ -367,7 +367,7 @@ fn degraded_tells_the_cause() {
         (1, json!([]), vec![], one.to_owned()),
         (1, json!([no_failure]), vec![], one.to_owned()),
         (1, json!([failure]), vec![], quoted.clone()),
-        // The Deployment tells why there are no Pods; the words of a Pod come after it.
+        // The Deployment's reason for missing Pods comes before a Pod's.
         (1, json!([failure]), vec![waiting(3, "x")], quoted),
         (1, json!([]), vec![running.clone()], one.to_owned()),
         (
@@ -564,7 +564,7 @@ fn an_image_outside_the_list_is_invalid() {
     Plugin::reconcile(&request("memcached:1.6"), &host()).expect("the list has the image");
 }
 
-/// The message of a parent that the default configuration refuses and another one allows.
+/// The message for a parent that the default configuration rejects and `tenants` allows.
 fn refused(spec: &Value, tenants: &Value, host: &dyn Fn() -> FakeHost) -> String {
     let request = |tenants: &Value| {
         TestRequest::new(&parent(spec.clone()))
@@ -591,7 +591,7 @@ fn annotations_of_the_service_outside_the_list_are_invalid() {
     );
 }
 
-/// The right to read them would let a stolen token of the host read every Secret of the cluster.
+/// Read access to them would let a stolen host token read every Secret in the cluster.
 #[test]
 fn secrets_for_pulling_images_are_stated_without_a_read_of_secrets() {
     assert!(manifest().reads.iter().all(|read| read.kind != "Secret"));

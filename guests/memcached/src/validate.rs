@@ -1,4 +1,5 @@
-//! Checks that CEL cannot express, and those without which memcached would not start: the definition may be an older one.
+//! Checks that CEL cannot express, and those that memcached needs to start: the installed CRD may be an older one
+//! without their rules.
 
 use innkeeper_kit::{
     labels::check_annotations,
@@ -14,10 +15,10 @@ use crate::{
     options,
 };
 
-/// Checks the spec; the error names the field, the problem and the remedy.
+/// Checks the spec. Errors name the field, the problem and the remedy.
 ///
-/// Not the Secrets for pulling images: a check of their owners would need a right of the host to read all Secrets, which
-/// is far more than a tenant gets from one of them. A Pod that names a missing one starts without it.
+/// Pull secrets are not checked: checking their owners would let the host read every Secret, far more than a tenant
+/// gains from one of them. A Pod whose pull secret is missing starts without it.
 pub(crate) fn spec(spec: &MemcachedSpec, limits: &Tenants) -> Result<(), String> {
     if let Some(image) = &spec.image {
         check_image("spec.image", image, &limits.images)?;
@@ -31,12 +32,12 @@ pub(crate) fn spec(spec: &MemcachedSpec, limits: &Tenants) -> Result<(), String>
         let keys = service.annotations.keys();
         check_listed(path, list, keys, &limits.service_annotations)?;
     }
-    spec.resources
-        .as_ref()
-        .map_or(Ok(()), |given| check_resources("spec.resources", given))
+    spec.resources.as_ref().map_or(Ok(()), |resources| {
+        check_resources("spec.resources", resources)
+    })
 }
 
-/// Checks the sizes that end memcached, or its Pod, as the rules of the definition do.
+/// Repeats the CRD's rules for sizes with which memcached exits or runs out of memory.
 fn sizes(spec: &MemcachedSpec) -> Result<(), String> {
     let options = &spec.memcached;
     let size = options.max_item_size.as_str();
@@ -45,8 +46,9 @@ fn sizes(spec: &MemcachedSpec) -> Result<(), String> {
         None => size.trim_end_matches('k').parse(),
     };
     let memory = i64::from(options.max_memory_mb);
-    let most = (memory * 512).min(1 << 20);
-    if !kibibytes.is_ok_and(|kibibytes| kibibytes > 0 && kibibytes % 512 == 0 && kibibytes <= most)
+    let kibibytes_max = (memory * 512).min(1 << 20);
+    if !kibibytes
+        .is_ok_and(|kibibytes| kibibytes > 0 && kibibytes % 512 == 0 && kibibytes <= kibibytes_max)
     {
         return Err(format!("spec.memcached: {ITEM_SIZE}"));
     }
@@ -59,10 +61,10 @@ fn sizes(spec: &MemcachedSpec) -> Result<(), String> {
         .and_then(|resources| resources.limits.as_ref());
     let limit = limits
         .and_then(|limits| limits.get("memory"))
-        .and_then(Amount::from_quantity);
-    let least = (memory * 11_534_336 + 9) / 10 + (32 << 20);
-    let least = Amount::from_quantity(&Quantity(least.to_string()));
-    if limit.is_some() && limit < least {
+        .and_then(Amount::of);
+    let limit_bytes_min = (memory * 11_534_336 + 9) / 10 + (32 << 20);
+    let limit_min = Amount::of(&Quantity(limit_bytes_min.to_string()));
+    if limit.is_some() && limit < limit_min {
         return Err(format!("spec: {MEMORY_LIMIT}"));
     }
     Ok(())

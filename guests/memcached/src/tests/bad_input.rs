@@ -1,4 +1,4 @@
-//! Bad and borderline parents: the verdict of the definition or, after it, of the plugin.
+//! Invalid and borderline parents: the CRD's verdict or, after it, the plugin's.
 
 use expect_test::{Expect, expect};
 use innkeeper_guest_testing as testing;
@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 use super::{host, schema};
 use crate::Plugin;
 
-/// A parent as a user writes it.
-fn given(name: &str, spec: Option<&Value>) -> Map<String, Value> {
+/// A parent as users write it.
+fn object(name: &str, spec: Option<&Value>) -> Map<String, Value> {
     let mut object = json!({
         "apiVersion": "cache.example.com/v1", "kind": "Memcached",
         "metadata": { "name": name, "namespace": "default" },
@@ -20,7 +20,7 @@ fn given(name: &str, spec: Option<&Value>) -> Map<String, Value> {
     object.as_object().unwrap().clone()
 }
 
-/// The verdict on a parent, in one line.
+/// A parent's verdict in one line.
 pub(super) fn verdict(object: Map<String, Value>) -> String {
     let admitted = match testing::admit(schema(), object) {
         Ok(admitted) => admitted,
@@ -31,11 +31,11 @@ pub(super) fn verdict(object: Map<String, Value>) -> String {
     testing::verdict(&admitted, answer.map(|_| "accepted".to_owned()))
 }
 
-/// Compares one line for each spec.
+/// Compares one verdict line per spec.
 #[track_caller]
 fn check(specs: &[Value], expected: &Expect) {
     let lines = specs.iter().map(|spec| {
-        let verdict = verdict(given("example", Some(spec)));
+        let verdict = verdict(object("example", Some(spec)));
         format!("{spec}: {verdict}\n")
     });
     expected.assert_eq(&lines.collect::<String>());
@@ -46,7 +46,7 @@ fn names_leave_room_for_those_of_children() {
     let longest = "a".repeat(52);
     let too_long = "a".repeat(53);
     let lines = [&*longest, "a-1", &*too_long, "1cache", "a.b", "x-mcrouter"].map(|name| {
-        let verdict = verdict(given(name, Some(&json!({}))));
+        let verdict = verdict(object(name, Some(&json!({}))));
         format!("{name}: {verdict}\n")
     });
     expect![[r"
@@ -62,7 +62,7 @@ fn names_leave_room_for_those_of_children() {
 #[test]
 fn a_spec_is_required_and_may_be_empty() {
     assert_eq!(
-        verdict(given("example", None)),
+        verdict(object("example", None)),
         "rejected, spec: is required"
     );
     check(
@@ -262,18 +262,18 @@ fn quantities_parse_and_requests_stay_below_limits() {
     );
 }
 
-/// The verdict on further arguments.
+/// The verdict on extra arguments.
 fn arguments(given_arguments: &[&str]) -> String {
     let spec = json!({ "memcached": { "extraArgs": given_arguments } });
-    verdict(given("example", Some(&spec)))
+    verdict(object("example", Some(&spec)))
 }
 
-const RESERVED: &str = "has a field of its own, or would break the probes: leave it out";
+const RESERVED: &str = "has its own field or would break the probes: remove it";
 const UNLISTED: &str = "tenants.extraArgs of the plugin's configuration does not list";
 
-/// Arguments of the program memcached, the name in the verdict, and the rule that refuses it.
+/// memcached arguments, the name in the verdict, and the rule that rejects it.
 const DANGEROUS: &[(&[&str], &str, &str)] = &[
-    // Memory and values in files.
+    // Files with memory and values.
     (&["-e", "/tmp/x"], "-e", UNLISTED),
     (&["--memory-file", "/tmp/x"], "--memory-file", UNLISTED),
     (&["--memory-file=/tmp/x"], "--memory-file", UNLISTED),
@@ -281,7 +281,7 @@ const DANGEROUS: &[(&[&str], &str, &str)] = &[
     (&["-o", "modern,ext_path=/tmp/x:1g"], "ext_path", UNLISTED),
     (&["-o", "ext_wbuf_size=1"], "ext_wbuf_size", UNLISTED),
     (&["-o", " ext_path=/tmp/x:1g"], " ext_path", UNLISTED),
-    // Code in Lua, and keys.
+    // Lua code, and keys.
     (&["-o", "proxy_config=/tmp/x.lua"], "proxy_config", UNLISTED),
     (&["-o", "proxy_arg=x"], "proxy_arg", UNLISTED),
     (&["-o", "ssl_key=/tmp/x"], "ssl_key", UNLISTED),
@@ -296,7 +296,7 @@ const DANGEROUS: &[(&[&str], &str, &str)] = &[
         "relaxed_privileges",
         UNLISTED,
     ),
-    // The command shutdown, for each client.
+    // Lets every client shut memcached down.
     (&["-A"], "-A", UNLISTED),
     (&["--enable-shutdown"], "--enable-shutdown", UNLISTED),
     (&["-r"], "-r", UNLISTED),
@@ -334,7 +334,7 @@ const DANGEROUS: &[(&[&str], &str, &str)] = &[
     (&["-t", "1"], "-t", RESERVED),
     (&["-I", "1m"], "-I", RESERVED),
     (&["-vv"], "-vv", UNLISTED),
-    // Other ways to write an option: joined, after a blank, shortened.
+    // Other spellings: joined, after a space, shortened.
     (&["-p1"], "-p1", UNLISTED),
     (&["-e/tmp/x"], "-e/tmp/x", UNLISTED),
     (&["-kA"], "-kA", UNLISTED),
@@ -412,7 +412,7 @@ fn extra_arguments_have_values_of_their_form() {
         ),
         (
             &["-o", "no_lru_maintainer,temporary_ttl=60"],
-            "temporary_ttl needs the LRU maintainer: leave out no_lru_maintainer",
+            "temporary_ttl needs the LRU maintainer: remove no_lru_maintainer",
         ),
         (
             &["-b", "1 -e /tmp/x"],
@@ -524,9 +524,9 @@ fn a_disruption_budget_lets_some_pods_go() {
 fn a_parent_is_at_most_256_kib_large() {
     let annotations = |length: usize| {
         let spec = json!({ "service": { "annotations": { "a".repeat(length): "" } } });
-        verdict(given("example", Some(&spec)))
+        verdict(object("example", Some(&spec)))
     };
-    // Nothing in a definition bounds the keys of a map.
+    // A CRD cannot bound map keys.
     let problem = annotations(256 * 1024);
     let expected = "Invalid, the object is too large: ";
     assert!(problem.starts_with(expected), "{problem}");
@@ -576,7 +576,7 @@ fn an_image_is_a_reference() {
         "a".repeat(256),
         "0".repeat(64),
     ];
-    let verdict_of = |image: &String| verdict(given("example", Some(&json!({ "image": image }))));
+    let verdict_of = |image: &String| verdict(object("example", Some(&json!({ "image": image }))));
     for image in &accepted {
         assert_eq!(verdict_of(image), "accepted", "{image}");
     }

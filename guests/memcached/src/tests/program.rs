@@ -1,4 +1,4 @@
-//! The real program: it starts with the arguments of each accepted parent, and with those of no refused one.
+//! Runs the real memcached: it starts with every accepted parent's arguments, and not with a rejected one's.
 
 use std::{
     fs,
@@ -29,7 +29,7 @@ impl Drop for Program {
     }
 }
 
-/// Starts memcached with the arguments that a spec gives, whether or not the spec is accepted.
+/// Starts memcached with a spec's arguments, whether or not the spec is valid.
 fn start(spec: &Value) -> Program {
     let parent = parent(spec.clone());
     let request = TestRequest::new(&parent).build();
@@ -39,7 +39,7 @@ fn start(spec: &Value) -> Program {
     drop(free);
     let process = Command::new("memcached")
         .args(Pool::new(&request, &parent.spec, &config).arguments())
-        // Only a root user changes to another one.
+        // Only root switches to another user.
         .args(["-u", "nobody", "-l", "127.0.0.1", "-p", &port.to_string()])
         .stderr(Stdio::null())
         .spawn()
@@ -48,7 +48,7 @@ fn start(spec: &Value) -> Program {
 }
 
 impl Program {
-    /// A connection as soon as the program listens; none if it ends.
+    /// Connects once memcached listens; `None` if it exits.
     fn connection(&mut self) -> Option<TcpStream> {
         let begin = Instant::now();
         while begin.elapsed() < Duration::from_mins(1) {
@@ -63,7 +63,7 @@ impl Program {
         panic!("memcached neither listens nor ends");
     }
 
-    /// The most memory that the program has had, in KiB.
+    /// Peak memory in KiB.
     fn memory_kib_max(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
         let line = status
@@ -147,7 +147,7 @@ fn what_is_accepted_starts_and_what_is_refused_does_not() {
     }
 }
 
-/// Fills a cache with items of one byte, until it evicts some.
+/// Fills a cache with one-byte items until it evicts some.
 fn fill(stream: &TcpStream, memory_mb: usize) {
     let mut output = stream.try_clone().unwrap();
     // An item takes at least 56 bytes.
@@ -175,7 +175,7 @@ fn fill(stream: &TcpStream, memory_mb: usize) {
 
 #[test]
 fn a_cache_full_of_small_items_stays_below_the_least_limit() {
-    // A full run sets 10,000 cases for all properties, and fills larger caches.
+    // A full run has 10,000 cases for each property and fills larger caches.
     let is_full = ProptestConfig::default().cases > 256;
     let sizes: &[usize] = if is_full { &[16, 64, 512] } else { &[16] };
     for memory_mb in sizes {

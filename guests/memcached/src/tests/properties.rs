@@ -1,4 +1,4 @@
-//! Properties of every parent that the definition admits.
+//! Properties that hold for every parent the CRD admits.
 
 use innkeeper_guest_testing::{self as testing, Values};
 use innkeeper_kit::labels::base_labels;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{host, manifest, schema};
 use crate::Plugin;
 
-/// A parent as the API server stores it. Each field of the spec that it would reject is left out.
+/// A parent as the API server stores it, without spec fields that it would reject.
 fn admitted() -> impl Strategy<Value = Value> {
     let crd = &manifest().crds[0];
     let root = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
@@ -30,13 +30,13 @@ fn admitted() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A request with the objects and settings that let the plugin accept most parents.
+/// A request with objects and settings under which the plugin accepts most parents.
 fn request(parent: &Value) -> TestRequest {
     let tenants = json!({ "serviceAnnotations": ["cpu", "memory", "a", "a/"] });
     TestRequest::new(parent).config(&json!({ "tenants": tenants }))
 }
 
-/// A host with Pods of the pool.
+/// A host with the pool's Pods.
 fn cluster() -> FakeHost {
     let pods = ["Running", "Failed", "Pending"].iter().enumerate().map(|(number, phase)| {
         let labels = base_labels("memcached", "example", "cache");
@@ -48,7 +48,7 @@ fn cluster() -> FakeHost {
     host().objects(pods)
 }
 
-/// A child as the API server stores it: with its defaults and metadata.
+/// A child as the API server stores it, with defaults and metadata.
 fn stored(child: &Child) -> Value {
     let probe = json!({ "failureThreshold": 3, "successThreshold": 1 });
     let container = json!({
@@ -86,7 +86,7 @@ fn stored(child: &Child) -> Value {
     object
 }
 
-/// The next pass after an answer, with the report as the stored status.
+/// The next request after an answer, with the answer's report as stored status.
 fn next(parent: &Value, answer: &Outcome) -> TestRequest {
     let mut status = answer.report().status.clone().unwrap_or_default();
     let conditions = answer.report().conditions.iter().map(|reported| {
