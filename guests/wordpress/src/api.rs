@@ -1,7 +1,7 @@
-//! The API: the spec that a user declares, and the status.
+//! The API: spec and status.
 //!
-//! CEL rules are beside the fields that they check; the module `validate` has the checks that CEL
-//! cannot express. Each module below has the fields of one concern.
+//! CEL rules are next to the fields they check; the module `validate` checks what CEL cannot express. Each submodule
+//! has the fields for one concern.
 
 mod database;
 mod serving;
@@ -25,7 +25,7 @@ pub(crate) use self::{
     storage::{Claim, Code},
 };
 
-/// A WordPress site, by default with a MySQL database of its own.
+/// A WordPress site, by default with its own MySQL database.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[kube(
     group = "example.com",
@@ -90,13 +90,13 @@ pub(crate) use self::{
         "!(has(self.sqlrootpassword) || has(self.sqlRootPassword)) \
          || !has(self.database) || !has(self.database.external)"
     )
-    .message("sqlrootpassword has no use with an external database"),
+    .message("sqlrootpassword has no effect with an external database"),
     validation = Rule::new(
         "!(has(self.sqlrootpassword) || has(self.sqlRootPassword)) \
          || !has(self.database) || !has(self.database.managed) \
          || !has(self.database.managed.credentialsSecretRef)"
     )
-    .message("give either sqlrootpassword or database.managed.credentialsSecretRef"),
+    .message("set either sqlrootpassword or database.managed.credentialsSecretRef"),
     validation = Rule::new(
         "!has(self.replicas) || self.replicas <= 1 \
          || (has(self.code) && has(self.code.persistentVolumeClaim) \
@@ -107,7 +107,7 @@ pub(crate) use self::{
         "more than one replica needs code and media on ReadWriteMany claims, git, emptyDir or \
          object storage"
     ),
-    // Here and not beside the field, because a spec without `database.managed` has the default name.
+    // Here and not on the field: a spec without `database.managed` also has the default name.
     validation = Rule::new(
         "has(self.database) && has(self.database.external) \
          || has(oldSelf.database) && has(oldSelf.database.external) \
@@ -135,70 +135,67 @@ pub(crate) use self::{
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WordpressSpec {
-    /// Deprecated: root password of the database in clear text. The plugin copies it into the generated
-    /// Secret when it creates the Secret; later changes have no effect.
+    /// Deprecated: the database's root password in clear text. The plugin copies it into the generated Secret when it
+    /// creates that Secret; later changes have no effect.
     #[schemars(length(min = 1, max = 128))]
     #[x_kube(
         validation = Rule::new(r#"!self.matches('[\'"\\\\\\x00-\\x1f\\x7f]')"#)
             .message("the root password must not contain quotes, backslashes or control characters")
     )]
     pub(crate) sqlrootpassword: Option<String>,
-    /// Deprecated: other spelling of sqlrootpassword.
+    /// Deprecated: alternative spelling of sqlrootpassword.
     #[schemars(length(min = 1, max = 128))]
     #[x_kube(
         validation = Rule::new(r#"!self.matches('[\'"\\\\\\x00-\\x1f\\x7f]')"#)
             .message("the root password must not contain quotes, backslashes or control characters")
     )]
     pub(crate) sql_root_password: Option<String>,
-    /// Image of the site, which must serve HTTP on containerPort; the image in the plugin's
-    /// configuration when absent.
+    /// Site image, which must serve HTTP on containerPort; the image from the plugin's configuration when absent.
     #[schemars(length(min = 1, max = 512))]
     #[x_kube(validation = image::is_reference())]
     pub(crate) image: Option<String>,
-    /// Condition under which the kubelet pulls images, for all pods: Always, IfNotPresent or Never; the
-    /// default of Kubernetes when absent.
+    /// Image pull policy for all Pods: Always, IfNotPresent or Never; the Kubernetes default when
+    /// absent.
     pub(crate) image_pull_policy: Option<ImagePullPolicy>,
-    /// Secrets with registry credentials, for all pods.
+    /// Secrets with registry credentials, for all Pods.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub(crate) image_pull_secrets: Vec<LocalObjectReference>,
-    /// Number of replicas of the site, 0 to 50; 1 when absent.
+    /// Number of site replicas, 0 to 50 (default 1).
     #[schemars(range(min = 0, max = 50))]
     pub(crate) replicas: Option<i32>,
     /// Port on which the image serves HTTP.
     #[serde(default = "default_port")]
     #[schemars(range(min = 1, max = 65535))]
     pub(crate) container_port: i32,
-    /// Path of the page that tells if a Pod is ready: with a status from 200 to 399. When absent, that of the
-    /// installer, which needs PHP and the database, and no theme: `/wp-admin/install.php?step=1` below the path of
-    /// the first route.
+    /// Path of the readiness page, which must return a status from 200 to 399. The default is the installer,
+    /// `/wp-admin/install.php?step=1` below the first route's path: it needs PHP and the database, but no theme.
     #[schemars(
         length(min = 1, max = 256),
         regex(pattern = r"^/[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*$")
     )]
     pub(crate) readiness_path: Option<String>,
-    /// Requests and limits of the site; requests of 100m CPU and 256Mi memory when absent.
+    /// Site requests and limits; requests of 100m CPU and 256Mi memory when absent.
     pub(crate) resources: Option<ResourceRequirements>,
-    /// Environment variables, appended; a variable with a name that the plugin sets replaces the
-    /// plugin's.
+    /// Additional environment variables; a variable named like one of the plugin's replaces it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 64),
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
     )]
     pub(crate) env: Vec<EnvVar>,
-    /// Sources of environment variables, appended to the salts.
+    /// Additional environment variable sources, after the salts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub(crate) env_from: Vec<EnvFromSource>,
-    /// PHP configuration in the format of php.ini.
+    /// PHP settings in php.ini format.
     #[schemars(length(max = 16384))]
     pub(crate) php_config: Option<String>,
-    /// PHP code that is appended to the generated configuration of WordPress. The core is updated by the
-    /// image alone, unless this code defines WP_AUTO_UPDATE_CORE.
+    /// PHP code appended to the generated WordPress configuration. Only a new image updates the core, unless this
+    /// code defines WP_AUTO_UPDATE_CORE.
     #[schemars(length(max = 16384))]
     pub(crate) config_extra: Option<String>,
-    /// Additional labels and annotations of the site's pods.
+    /// Additional labels and annotations for the site's Pods.
     #[x_kube(
         validation = Rule::new(
             "(!has(self.labels) || self.labels.all(k, !k.startsWith('app.kubernetes.io/'))) \
@@ -210,36 +207,35 @@ pub(crate) struct WordpressSpec {
         )
     )]
     pub(crate) pod_metadata: Option<PodMetadata>,
-    /// Policy for claims and generated Secrets when the object is deleted. Retain: they stay, and a later
-    /// object of the same name uses them again; Delete: they go too.
+    /// Fate of claims and generated Secrets when the object is deleted. Retain: they stay, and a later object
+    /// with the same name reuses them; Delete: they are deleted too.
     #[serde(default)]
     pub(crate) deletion_policy: DeletionPolicy,
-    /// Addresses of the site; the first one is the main address.
+    /// The site's addresses; the first one is the main address.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 64),
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["domain", "path"])
     )]
     pub(crate) routes: Vec<Route>,
-    /// Accepts that the installer of a published site is open: WordPress is installed already, or its first
-    /// visitor may become the administrator.
+    /// Accepts an open installer on a published site: set it once WordPress is installed; otherwise the first visitor
+    /// may become the administrator.
     #[serde(default)]
     pub(crate) allow_open_installer: bool,
-    /// Name of the Secret with the TLS certificate of the routes.
+    /// Secret with the TLS certificate for the routes.
     #[schemars(length(min = 1, max = 253))]
     pub(crate) tls_secret_ref: Option<String>,
-    /// Scheme of the site's URL if TLS ends outside of the cluster; when absent, https with
-    /// tlsSecretRef, else http.
+    /// URL scheme if TLS ends outside the cluster; by default https with tlsSecretRef, otherwise http.
     pub(crate) external_scheme: Option<Scheme>,
-    /// Options of the Ingress.
+    /// Ingress options.
     pub(crate) ingress: Option<IngressOptions>,
-    /// Options of the site's Service.
+    /// Service options.
     pub(crate) service: Option<ServiceOptions>,
-    /// Database of the site; a managed one when absent.
+    /// The site's database; a managed one when absent.
     pub(crate) database: Option<Database>,
-    /// Storage of themes, plugins and uploads; a claim of 10Gi when absent.
+    /// Storage for themes, plugins and uploads; a 10Gi claim when absent.
     pub(crate) code: Option<Code>,
-    /// Disruption budget of the site's pods; none when absent.
+    /// PodDisruptionBudget for the site's Pods; none when absent.
     pub(crate) pod_disruption_budget: Option<DisruptionBudget>,
 }
 
@@ -261,42 +257,42 @@ impl WordpressSpec {
     }
 }
 
-/// Policy for claims and generated Secrets when the object is deleted.
+/// Fate of claims and generated Secrets when the object is deleted.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum DeletionPolicy {
-    /// They stay, and a later object of the same name uses them again.
+    /// They stay, and a later object with the same name reuses them.
     #[default]
     Retain,
     /// They are deleted with the object.
     Delete,
 }
 
-/// Observed state of the site.
+/// Observed site state.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WordpressStatus {
-    /// Number of pods of the site.
+    /// Number of site Pods.
     #[serde(default)]
     pub(crate) replicas: i32,
-    /// Number of ready pods of the site.
+    /// Number of ready site Pods.
     #[serde(default)]
     pub(crate) ready_replicas: i32,
-    /// Label selector of the site's pods, for autoscalers.
+    /// Pod label selector, for autoscalers.
     #[serde(default)]
     pub(crate) selector: String,
-    /// Home URL of the site.
+    /// The site's home URL.
     #[serde(default)]
     pub(crate) url: String,
-    /// Image that the Deployment of the site states; absent before it exists.
+    /// Image in the site's Deployment; absent before the Deployment exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) image: Option<String>,
     /// Database in use.
     #[serde(default)]
     pub(crate) database: DatabaseStatus,
-    /// Children that outlive the object, as kind and name, sorted.
+    /// Children that outlive the object: sorted kinds and names.
     #[serde(default)]
     pub(crate) retained: Vec<String>,
-    /// Generation of the object to which the status belongs.
+    /// Object generation that the status describes.
     #[serde(default)]
     pub(crate) observed_generation: i64,
 }
@@ -308,10 +304,10 @@ pub(crate) struct DatabaseStatus {
     /// Managed or External.
     #[serde(default)]
     pub(crate) mode: String,
-    /// Host name of the database.
+    /// Database host name.
     #[serde(default)]
     pub(crate) host: String,
-    /// Name of the Secret with user and password.
+    /// Secret with user and password.
     #[serde(default)]
     pub(crate) secret_name: String,
 }

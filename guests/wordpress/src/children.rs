@@ -1,8 +1,7 @@
 //! The children: database, site, Service and Ingress.
 //!
-//! The plugin owns the fields that it states; other field managers own the rest.
-//! Each answer contains all observed claims and generated Secrets, needed or not: data and its
-//! passwords are never pruned.
+//! The plugin owns the fields it sets; other field managers own the rest. Each answer contains all observed claims
+//! and generated Secrets, needed or not, so data and passwords are never pruned.
 
 mod claims;
 mod database;
@@ -25,17 +24,17 @@ pub(crate) use self::{
 };
 use crate::{observe::Observation, site::Site};
 
-/// The Pod templates of a pass, made and hashed once: both take much of its time.
+/// A pass's Pod templates, built and hashed once: both take much of its time.
 pub(crate) struct Templates {
     web: PodTemplateSpec,
     database: Option<PodTemplateSpec>,
 }
 
-/// The hashes of the Pod templates.
+/// The Pod templates' hashes.
 pub(crate) struct Hashes {
-    /// Of the site.
+    /// The site's.
     pub(crate) web: TemplateHash,
-    /// Of the managed database.
+    /// The managed database's.
     pub(crate) database: Option<TemplateHash>,
 }
 
@@ -69,8 +68,8 @@ pub(crate) fn children(
     children.extend(claims::database(site, observation));
     let database = templates.database.zip(hashes.database.as_ref());
     children.extend(database::children(site, observation, database));
-    // The site's children name `db`: until the database has been ready once, they are not created.
-    // Leaving them out of the answer instead would delete them at the next database restart.
+    // The site's children depend on `db`: they are not created until the database has been ready once. Omitting them
+    // instead would delete them at the next database restart.
     children.push(secrets::salts(site, observation).after(["db"]));
     children.extend(claims::code(site, observation).map(|claim| claim.after(["db"])));
     let web = (templates.web, &hashes.web);
@@ -81,13 +80,13 @@ pub(crate) fn children(
     after_what_is_there(children)
 }
 
-/// The keys of the children that are marked with a hash of all that they state.
+/// The keys of children that are marked with a hash of everything they set.
 ///
-/// Nothing else tells that the cluster refuses them or an edit of them. Workloads have the mark of their template, and a
-/// workload waits for the Secrets, claims and ConfigMaps that it names.
+/// Only the hash tells that the cluster rejects them or an edit to them. Workloads carry their template's hash, and a
+/// workload waits for the Secrets, claims and ConfigMaps it references.
 const MARKED: [&str; 4] = ["db-service", "web-service", "ingress", "pdb"];
 
-/// Marks an object with the hash of all that it states.
+/// Marks an object with the hash of everything it sets.
 fn marked<T: Serialize + kube::Resource>(mut object: T) -> T {
     let hash = TemplateHash::new(&object);
     let metadata: ObjectMeta = mem::take(object.meta_mut());
@@ -95,7 +94,7 @@ fn marked<T: Serialize + kube::Resource>(mut object: T) -> T {
     object
 }
 
-/// The first child, as kind and name, that the cluster does not have as it is stated.
+/// The first child, as kind and name, whose desired state is not in the cluster yet.
 pub(crate) fn unapplied(request: &Request, stated: &[Child]) -> Option<String> {
     let mark = |object: &serde_json::Value| {
         let mark = &object["metadata"]["annotations"][TEMPLATE_HASH];
@@ -114,15 +113,14 @@ pub(crate) fn unapplied(request: &Request, stated: &[Child]) -> Option<String> {
     Some(child.kind_and_name())
 }
 
-/// The removal policy of the spec for a child that holds data; none if the child has it.
+/// Applies the spec's removal policy to a child with data; `None` if the child has it.
 pub(crate) fn with_policy(site: &Site<'_>, child: &Child) -> Option<Child> {
     let is_data = matches!(child.kind(), "PersistentVolumeClaim" | "Secret");
     let is_changed = is_data && child.removal != site.policy();
     is_changed.then(|| child.clone().removal(site.policy()))
 }
 
-/// Removes dependencies on children that are not in the answer, such as `db` of a site with an
-/// external database.
+/// Removes dependencies on children that are not in the answer, such as `db` for a site with an external database.
 fn after_what_is_there(mut children: Vec<Child>) -> Vec<Child> {
     let keys: BTreeSet<String> = children.iter().map(|child| child.key.clone()).collect();
     for child in &mut children {

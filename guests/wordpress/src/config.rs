@@ -8,45 +8,44 @@ use innkeeper_kit::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The settings of an administrator for all parents.
+/// The administrator's settings for all parents.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub(crate) struct Config {
     /// Images for parents without an image.
     pub(crate) images: Images,
-    /// The class of Ingresses for parents without a class; the cluster's default when absent.
+    /// Ingress class for parents without a class; the cluster's default when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ingress_class_name: Option<String>,
-    /// True if pods state user and group; false if the cluster assigns them, as OpenShift does.
+    /// Sets user and group on Pods; false lets the cluster assign them, as on OpenShift.
     pub(crate) assign_user: bool,
-    /// Limits for those who create parents.
+    /// Restrictions on parents.
     pub(crate) tenants: Tenants,
 }
 
-/// Limits for those who create parents.
+/// Restrictions on parents.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub(crate) struct Tenants {
-    /// Repositories whose images parents may name; an entry that ends with a slash stands for all that
-    /// start with it. Empty: any image.
+    /// Repositories whose images parents may use; an entry with a trailing slash matches everything below it. Empty:
+    /// any image.
     #[schemars(inner(regex(pattern = image::REPOSITORIES)))]
     pub(crate) images: Vec<String>,
-    /// Annotations that parents may set on their Ingress; an entry that ends with a slash stands for all
-    /// that start with it. Empty: none.
+    /// Annotations that parents may set on their Ingress; an entry with a trailing slash matches all keys with that
+    /// prefix. Empty: none.
     pub(crate) ingress_annotations: Vec<String>,
-    /// Keys of labels and annotations that parents may set on the Pods of their site.
+    /// Label and annotation keys that parents may set on their site's Pods.
     pub(crate) pod_metadata: PodMetadataLists,
-    /// Annotations that parents may set on their Service; an entry that ends with a slash stands for all
-    /// that start with it. Empty: none.
+    /// Annotations that parents may set on their Service; an entry with a trailing slash matches all keys with that
+    /// prefix. Empty: none.
     pub(crate) service_annotations: Vec<String>,
-    /// Types that parents may state for their Service, besides ClusterIP. Empty: none; a parent without
-    /// routes and without a type has NodePort.
+    /// Service types that parents may set besides ClusterIP. Empty: none; a parent without routes and type still gets
+    /// NodePort.
     pub(crate) service_types: Vec<ServiceType>,
-    /// True if parents may state code that the Pods run: configExtra, any setting of PHP and MySQL, and
-    /// any variable.
+    /// Allows parents to set code that Pods run: configExtra, any PHP and MySQL setting, and any variable.
     pub(crate) scripts: bool,
-    /// Secrets and claims that parents may name: shared (their own, those of no parent, and those with
-    /// the annotation innkeeper.dev/shared-with) or namespace (all of their namespace).
+    /// Secrets and claims that parents may reference: shared (their own, unowned ones, and those with the annotation
+    /// innkeeper.dev/shared-with) or namespace (all in their namespace).
     pub(crate) references: ReferenceScope,
 }
 
@@ -54,10 +53,10 @@ pub(crate) struct Tenants {
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub(crate) struct Images {
-    /// The image of the site.
+    /// Site image.
     #[schemars(regex(pattern = image::REFERENCE))]
     pub(crate) wordpress: String,
-    /// The image of the database.
+    /// Database image.
     #[schemars(regex(pattern = image::REFERENCE))]
     pub(crate) mysql: String,
 }

@@ -1,8 +1,8 @@
-//! The reconciler of `example.com/v1` `Wordpress`: a WordPress site and, unless the database is
-//! external, its MySQL database.
+//! The reconciler for `example.com/v1` `Wordpress`: a WordPress site and, unless the database is external, its MySQL
+//! database.
 //!
-//! The database starts first, and the site follows when the database has been ready once.
-//! Data and passwords outlive the parent unless it says otherwise, so no finalizer is needed.
+//! The database starts first; the site follows once the database has been ready. Data and passwords outlive the
+//! parent by default, so no finalizer is needed.
 
 mod api;
 mod children;
@@ -29,7 +29,7 @@ use crate::{
     api::Wordpress, children::Templates, config::Config, observe::Observation, site::Site,
 };
 
-/// The labels of this plugin's own Pods; it reads no others.
+/// Selects this plugin's Pods, the only ones it reads.
 const PODS: &str = "app.kubernetes.io/managed-by=innkeeper,app.kubernetes.io/name=wordpress";
 
 /// The plugin.
@@ -45,19 +45,19 @@ impl Reconciler for Plugin {
             .child::<Service>()
             .child::<StatefulSet>()
             .child::<Deployment>()
-            // With phpConfig and database.managed.config, with routes, with podDisruptionBudget.
+            // For phpConfig and database.managed.config, routes, podDisruptionBudget.
             .child::<ConfigMap>()
             .optional()
             .child::<Ingress>()
             .optional()
             .child::<PodDisruptionBudget>()
             .optional()
-            // Existence, keys and changes of Secrets and ConfigMaps suffice; values are not needed.
+            // Existence, keys and changes suffice; the plugin never needs the values.
             .read::<Secret>(Access::Hash, ReadScope::ParentNamespace)
             .read::<ConfigMap>(Access::Hash, ReadScope::ParentNamespace)
-            // The access modes and owners of existing claims.
+            // For access modes and owners of existing claims.
             .read::<PersistentVolumeClaim>(Access::Full, ReadScope::ParentNamespace)
-            // Why Pods do not become ready is in their status.
+            // The status says why Pods do not become ready.
             .read::<Pod>(Access::Full, ReadScope::ParentNamespace)
             .label_selector(PODS)
             .config_schema::<Config>()
@@ -82,17 +82,18 @@ impl Reconciler for Plugin {
             (Ok(()), Some(children)) => Ok(Outcome::desired(children, report)),
             (Ok(()), None) => Ok(Outcome::keep(report)),
         };
-        // Else a user who keeps the data, then deletes the parent, would lose it by another wrong field.
-        request.apply_despite_invalid(answer, |_, child| children::with_policy(&site, child))
+        // Otherwise a user who sets Retain and then deletes the parent would lose the data because of another invalid
+        // field.
+        request.uphold(answer, |_, child| children::with_policy(&site, child))
     }
 }
 
-/// The definition of the parent, without fields that have no effect.
+/// The parent's CRD, without fields that have no effect.
 fn definition(crd: Crd) -> Crd {
-    // An existing data directory may lack the site's schema and user, and the image creates them only at
-    // the first start of a database.
+    // An existing data directory may lack the site's schema and user, which the image only creates at a database's
+    // first start.
     crd.remove("spec.database.managed.storage", "existingClaim")
-        // The Pods have no resourceClaims that the field could name.
+        // The Pods have no resourceClaims for this field to reference.
         .remove("spec.resources", "claims")
         .remove("spec.database.managed.resources", "claims")
         .set(

@@ -24,10 +24,10 @@ use serde_json::Value;
 pub(crate) use self::pods::{Failure, Pods};
 use crate::{api::WordpressStatus, record::Record, site::Site};
 
-/// The annotation on a claim: the size in the spec with which it was applied last.
+/// An annotation on a claim: the size in the spec when the claim was last applied.
 pub(crate) const DECLARED_SIZE: &str = "example.com/declared-size";
 
-/// The time that a controller has for the first Pod of a workload, in milliseconds: a hundred times what it needs.
+/// Time for a controller to create a workload's first Pod: a hundred times what it needs.
 const CREATION_MS: u64 = 10_000;
 
 /// The observed state that a pass uses besides the parent.
@@ -37,45 +37,44 @@ const CREATION_MS: u64 = 10_000;
     reason = "each is a fact of its own about the cluster"
 )]
 pub(crate) struct Observation {
-    /// The Deployment of the site.
+    /// The site's Deployment.
     pub(crate) web: Option<Workload>,
-    /// The StatefulSet of a managed database.
+    /// A managed database's StatefulSet.
     pub(crate) database: Option<Workload>,
-    /// The Pods of the site and of its database; none of a workload whose Pods are ready.
+    /// Pods of the site and its database; empty for a workload that is ready.
     pub(crate) web_pods: Pods,
     pub(crate) database_pods: Pods,
-    /// True if the database has no Pod, and not only because its StatefulSet has just been created.
+    /// True if the database has no Pod although its StatefulSet has existed for a while.
     pub(crate) lacks_database_pod: bool,
     /// The Secret with the passwords in use.
     pub(crate) credentials: Option<Hashed>,
-    /// True if a Secret with the name of the generated one exists, also one that a user created.
+    /// True if a Secret with the generated Secret's name exists, even one that a user created.
     pub(crate) has_generated_secret: bool,
-    /// True if that Secret was not made for this parent: it outlived a former one, or a user created it.
+    /// True if that Secret was not created for this parent: it outlived an earlier one, or a user created it.
     pub(crate) reuses_generated_secret: bool,
-    /// The Secret with keys and salts.
+    /// The Secret with the keys and salts.
     pub(crate) salts: Option<Hashed>,
     /// The parent's own claims by name.
     pub(crate) claims: BTreeMap<String, ObservedClaim>,
-    /// The sizes with which this parent has declared its claims before, by name.
+    /// The sizes that this parent declared for its claims earlier, by name.
     declared_sizes: BTreeMap<String, Quantity>,
-    /// What the claim of the database tells about its data.
+    /// What the database's claim records about its data.
     pub(crate) record: Record,
-    /// True if the stored status belongs to the present spec: an earlier pass has stated all of it.
+    /// True if the stored status belongs to the current spec: an earlier pass has applied all of it.
     pub(crate) is_restated: bool,
-    /// The existing claim that the spec names.
+    /// The existing claim that the spec references.
     pub(crate) existing_claim: Option<ObservedClaim>,
-    /// The claims whose data claims of the site start with that do not exist yet, by name.
+    /// The data sources for claims that do not exist yet, by claim name.
     pub(crate) sources: BTreeMap<String, Option<ObservedClaim>>,
-    /// The Secrets and ConfigMaps that `env` and `envFrom` name.
+    /// The Secrets and ConfigMaps in `env` and `envFrom`.
     pub(crate) references: Found,
-    /// The Secret that `tlsSecretRef` names; no pod mounts it, so it is not among those whose hash
-    /// restarts the site.
+    /// The Secret in `tlsSecretRef`. No Pod mounts it, so its changes do not restart the site.
     pub(crate) tls: Found,
-    /// The Secrets for pulling images; a change of them restarts nothing.
+    /// The pull secrets; their changes restart nothing.
     pub(crate) pull_secrets: Found,
-    /// Kind and name of the children that outlive the parent, sorted.
+    /// Kinds and names of the children that outlive the parent, sorted.
     pub(crate) retained: Vec<String>,
-    /// Kind and name of claims and generated Secrets that are deleted with the parent, sorted.
+    /// Kinds and names of the claims and generated Secrets that are deleted with the parent, sorted.
     pub(crate) owned_data: Vec<String>,
 }
 
@@ -145,12 +144,12 @@ impl Observation {
         })
     }
 
-    /// The size with which this parent has declared a claim before.
+    /// The size that this parent declared for a claim earlier.
     pub(crate) fn declared_before(&self, claim: &str) -> Option<&Quantity> {
         self.declared_sizes.get(claim)
     }
 
-    /// A claim that requests less than the spec declares: its name, what it requests, and what is declared.
+    /// A claim that requests less than the spec declares: its name, its request, and the declared size.
     pub(crate) fn small_claim<'a>(
         &'a self,
         site: &'a Site<'_>,
@@ -168,7 +167,7 @@ impl Observation {
         })
     }
 
-    /// The numbers of the site's pods; 0 before its Deployment is created.
+    /// The site's Pod counts; 0 before its Deployment is created.
     pub(crate) fn pods(&self) -> WorkloadStatus {
         self.web
             .as_ref()
@@ -183,13 +182,13 @@ impl Observation {
             .is_some_and(|database| database.is_settled() && database.status.ready_replicas > 0)
     }
 
-    /// True if the site has never been started because its database has never been ready.
+    /// True if the site has never started because its database has never been ready.
     pub(crate) fn is_waiting(&self, site: &Site<'_>) -> bool {
         site.managed.is_some() && self.web.is_none() && !self.is_database_ready()
     }
 
-    /// The Secrets that the Pods of the site wait for, by name; see [`Found::awaited_secrets`]. The Secret
-    /// of `tlsSecretRef` is none of them: its certificate is often issued for the Ingress.
+    /// The Secrets that the site's Pods wait for, by name; see [`Found::awaited_secrets`]. The one in `tlsSecretRef`
+    /// is not among them: its certificate is often issued for the Ingress.
     pub(crate) fn awaited_secrets<'a>(&'a self, site: &'a Site<'_>) -> BTreeSet<&'a str> {
         let scope = site.config.tenants.references;
         self.references
@@ -198,7 +197,7 @@ impl Observation {
             .collect()
     }
 
-    /// The Secrets that the Pods of a managed database wait for; those of the site wait for them too.
+    /// The Secrets that a managed database's Pods wait for; the site's Pods wait for them too.
     fn awaited_by_database<'a>(&'a self, site: &'a Site<'_>) -> impl Iterator<Item = &'a str> {
         let scope = site.config.tenants.references;
         let is_supplied = self.credentials.is_none() && !site.credentials.is_generated;
@@ -206,7 +205,7 @@ impl Observation {
         self.pull_secrets.awaited_secrets(scope).chain(credentials)
     }
 
-    /// The claims that the spec names and that do not exist.
+    /// The claims that the spec references and that do not exist.
     pub(crate) fn missing_claims<'a>(
         &'a self,
         site: &'a Site<'_>,
@@ -219,11 +218,11 @@ impl Observation {
             .chain(sources.map(|(name, _)| name.as_str()))
     }
 
-    /// True if Pods or a claim would be made or changed so that they wait for an object that any later
-    /// parent could make: they would take it up before a pass could refuse it.
+    /// True if Pods or a claim would be created or changed to wait for an object that a later parent could create:
+    /// they would pick it up before a pass could reject it.
     ///
-    /// Pods whose template names the object already would do so anyway. The same holds for a database whose
-    /// passwords are no longer named, see [`Self::is_held_for_passwords`].
+    /// Pods whose template already references the object would do so anyway. The same holds for a database whose
+    /// passwords are no longer referenced, see [`Self::is_held_for_passwords`].
     pub(crate) fn is_held(&self, site: &Site<'_>) -> bool {
         if self.is_held_for_passwords(site) {
             return true;
@@ -249,7 +248,7 @@ impl Observation {
             || self.sources.values().any(Option::is_none)
     }
 
-    /// True if there is data whose generated passwords are gone.
+    /// True if data exists whose generated passwords are gone.
     ///
     /// New random passwords would not open the data, so the plugin does not generate the Secret again.
     pub(crate) fn has_lost_credentials(&self, site: &Site<'_>) -> bool {
@@ -257,25 +256,25 @@ impl Observation {
         site.credentials.is_generated && !self.has_generated_secret && has_data
     }
 
-    /// True if a database runs with the passwords of a Secret that the spec no longer names, and there is no
-    /// generated one: new Pods of the database and the site could not start.
+    /// True if a database runs with passwords from a Secret that the spec no longer references, and no generated one
+    /// exists: new database and site Pods could not start.
     pub(crate) fn is_held_for_passwords(&self, site: &Site<'_>) -> bool {
         let is_new = |workload: &Workload| !workload.names_secret(&site.mysql_name());
         self.has_lost_credentials(site) && self.database.as_ref().is_some_and(is_new)
     }
 
-    /// The observed image of the site's pods.
+    /// The image of the observed site Pods.
     pub(crate) fn web_image(&self) -> Option<&str> {
         self.web.as_ref()?.image("wordpress")
     }
 
-    /// An observed annotation of the site's pods.
+    /// An annotation of the observed site Pods.
     pub(crate) fn web_annotation(&self, key: &str) -> Option<&str> {
         self.web.as_ref()?.annotation(key)
     }
 }
 
-/// The parent's own claims by name, and the sizes with which it has declared them before.
+/// The parent's own claims by name, and the sizes it declared for them earlier.
 struct Claims {
     claims: BTreeMap<String, ObservedClaim>,
     declared_sizes: BTreeMap<String, Quantity>,
@@ -302,7 +301,7 @@ impl Claims {
     }
 }
 
-/// The claims whose data claims of the site start with that do not exist yet.
+/// The data sources for claims that do not exist yet.
 fn missing_sources(
     request: &Request,
     host: &dyn Host,
@@ -318,8 +317,8 @@ fn missing_sources(
     Ok(sources)
 }
 
-/// True if a StatefulSet has no Pod although its controller has had time to create it: the controller tells the cause in
-/// events alone.
+/// True if a StatefulSet has no Pod although its controller has had time to create it. The controller reports the
+/// cause only in events.
 fn lacks_pod(request: &Request, host: &dyn Host, site: &Site<'_>, database: &Workload) -> bool {
     if !database.is_settled() || database.status.replicas > 0 {
         return false;
@@ -337,7 +336,7 @@ fn lacks_pod(request: &Request, host: &dyn Host, site: &Site<'_>, database: &Wor
     })
 }
 
-/// Kind and name of the children that outlive the parent, sorted.
+/// Kinds and names of the children that outlive the parent, sorted.
 fn retained(request: &Request) -> Vec<String> {
     let mut retained: Vec<String> = request
         .children
@@ -349,9 +348,9 @@ fn retained(request: &Request) -> Vec<String> {
     retained
 }
 
-/// True for a child that goes with the parent, and for one that is not older than the parent.
+/// True for a child that is deleted with the parent, and for one that is not older than the parent.
 fn is_made_for_parent(request: &Request, child: &Observed) -> bool {
-    // Texts of one form and one clock, which compare as the times do.
+    // Timestamps in one format from one clock, so text order is time order.
     let created = |object: &Value| {
         object["metadata"]["creationTimestamp"]
             .as_str()

@@ -1,7 +1,7 @@
-//! What the claim of a managed database tells about its data, in annotations: they outlive the parent.
+//! What annotations on a managed database's claim record about its data. They outlive the parent.
 //!
-//! The image creates schema and user at the first start of a data directory alone, and no server reads the
-//! data of every other. So a spec that does not fit the data must be refused, not started.
+//! The image creates schema and user only at a data directory's first start, and no server reads every other server's
+//! data. So a spec that does not fit the data must be rejected, not started.
 
 use std::collections::BTreeMap;
 
@@ -12,23 +12,23 @@ use crate::{
     site::{Site, product_of},
 };
 
-/// The annotation on the claim of the database: the kind of server that wrote the data.
+/// An annotation on the database's claim: which kind of server wrote the data.
 const FLAVOR: &str = "example.com/database-flavor";
-/// The annotation on the claim of the database: the image that was ready last.
+/// An annotation on the database's claim: the image that was ready last.
 const IMAGE: &str = "example.com/database-image";
-/// The annotation on the claim of the database: the schema of the site.
+/// An annotation on the database's claim: the site's schema.
 const SCHEMA: &str = "example.com/database-name";
-/// The annotation on the claim of the database: the prefix of the site's tables.
+/// An annotation on the database's claim: the site's table prefix.
 const PREFIX: &str = "example.com/table-prefix";
 
-/// The prefix of the official images.
+/// The official images' prefix.
 const DEFAULT_PREFIX: &str = "wp_";
 
-/// The versions of MySQL that an upgrade cannot leave out, because each reads the data of the one before
-/// alone. A later version may be added when the one after it is there.
+/// MySQL versions that an upgrade cannot skip, because each only reads data from the one before. Add a version once
+/// its successor exists.
 const STEPS: [[u64; 2]; 5] = [[5, 5], [5, 6], [5, 7], [8, 0], [8, 4]];
 
-/// The record of one database; empty until it has been ready, because until then it holds nothing.
+/// One database's record; empty until the database has been ready, because it holds no data before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record {
     flavor: Option<String>,
@@ -38,11 +38,11 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// The record as the claim of the database and its StatefulSet tell it.
+    /// Reads the record from the database's claim and StatefulSet.
     pub(crate) fn observed(claim: Option<&ObservedClaim>, database: Option<&Workload>) -> Self {
         let ready = database
             .filter(|workload| workload.is_settled() && workload.status.ready_replicas > 0)
-            // Else the ready Pod has another template than the observed one.
+            // Otherwise the ready Pod has another template than the observed one.
             .filter(|workload| workload.status.updated_replicas >= workload.replicas());
         let ready_image = ready.and_then(|workload| workload.image("mysql"));
         let is_available = ready.is_some_and(|workload| workload.status.available_replicas > 0);
@@ -69,7 +69,7 @@ impl Record {
         self.image.as_deref() == Some(image)
     }
 
-    /// The annotations of the claim.
+    /// The claim's annotations.
     pub(crate) fn annotations(
         &self,
         site: &Site<'_>,
@@ -87,7 +87,7 @@ impl Record {
         .collect()
     }
 
-    /// Checks that the server of the spec reads the data, and that the site finds its tables in them.
+    /// Checks that the spec's server reads the data, and that the site finds its tables in it.
     pub(crate) fn check(&self, site: &Site<'_>, managed: &Managed) -> Result<(), String> {
         let claim = site.mysql_name();
         let image = site.database_image();
@@ -95,8 +95,7 @@ impl Record {
             && flavor != flavor_of(image)
         {
             return Err(format!(
-                "spec.database.managed.image: claim {claim} holds data of {flavor}, which {image} cannot \
-                 read: name an image of {flavor}"
+                "spec.database.managed.image: claim {claim} holds data of {flavor}, which {image} cannot read: use an image of {flavor}"
             ));
         }
         if let Some(last) = &self.image {
@@ -149,20 +148,20 @@ fn flavor_of(image: &str) -> &'static str {
 }
 
 /// Checks that an image reads the data of another one of the same product.
-fn check_version(wanted: &str, last: &str) -> Result<(), String> {
-    let new = numbers_of(wanted);
+fn check_version(image: &str, last: &str) -> Result<(), String> {
+    let new = numbers_of(image);
     let old = numbers_of(last);
-    if product_of(wanted) != product_of(last) || new.is_empty() || old.is_empty() {
+    if product_of(image) != product_of(last) || new.is_empty() || old.is_empty() {
         return Ok(());
     }
     let differs = new.iter().zip(&old).find(|(new, old)| new != old);
     if differs.is_some_and(|(new, old)| new < old) {
         return Err(format!(
-            "spec.database.managed.image: {wanted} is older than the running {last}, a data directory cannot \
+            "spec.database.managed.image: {image} is older than the running {last}, a data directory cannot \
              be downgraded"
         ));
     }
-    // A tag without a minor version names the newest one.
+    // A tag without a minor version means the newest one.
     let series = |numbers: &[u64]| [numbers[0], numbers.get(1).copied().unwrap_or(u64::MAX)];
     let new = series(&new);
     let old = series(&old);
@@ -171,16 +170,16 @@ fn check_version(wanted: &str, last: &str) -> Result<(), String> {
         .filter(|step| old < **step && **step < new)
         .map(|[major, minor]| format!("{major}.{minor}"))
         .collect();
-    if left_out.is_empty() || flavor_of(wanted) != "MySQL" {
+    if left_out.is_empty() || flavor_of(image) != "MySQL" {
         return Ok(());
     }
     Err(format!(
-        "spec.database.managed.image: {wanted} cannot read the data of {last}: go through {}",
+        "spec.database.managed.image: {image} cannot read the data of {last}: go through {}",
         left_out.join(" and ")
     ))
 }
 
-/// The numbers at the start of an image's tag; none if it starts with another character.
+/// The numbers at the start of an image tag; empty if it starts with another character.
 fn numbers_of(image: &str) -> Vec<u64> {
     let tag = labels::version_of(image).unwrap_or_default();
     let end = tag.find(|c: char| !c.is_ascii_digit() && c != '.');

@@ -1,6 +1,6 @@
-//! Status, conditions and events, from the observed state.
+//! Builds status, conditions and events from the observed state.
 //!
-//! Conditions follow the present state of the cluster, not the writes that the host has sent.
+//! Conditions report the cluster's current state, not writes that the host has sent.
 
 mod conditions;
 mod events;
@@ -20,10 +20,10 @@ use crate::{
 
 use self::unapplied::Unapplied;
 
-/// The time between two passes while the site waits for its database, or a claim for its size.
+/// Delay before the next pass while the site waits for its database, or a claim for its size.
 const RECHECK: Duration = Duration::from_secs(5);
 
-/// The report about the parent; the same for an answer and for `invalid`.
+/// The report, the same for an answer and for `invalid`.
 pub(crate) fn report(
     request: &Request,
     site: &Site<'_>,

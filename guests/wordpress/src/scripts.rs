@@ -1,17 +1,17 @@
-//! The fields with which a tenant runs code in the Pods of a site, besides the images.
+//! The fields with which a tenant can run code in a site's Pods, besides the images.
 //!
-//! Settings of PHP and MySQL, and variables, load files, libraries and statements in more ways than a list could
-//! name, so the checks know those that run no code, and refuse the others.
+//! Allow lists: PHP settings, MySQL settings and variables load files, libraries and statements in too many ways to
+//! deny them one by one.
 
 use innkeeper_kit::tenants::check_environment;
 
 use crate::site::Site;
 
-/// The length of a line of settings in bytes: MySQL reads at most 4,095 bytes at a time, and takes the rest
-/// of a longer line, a comment too, for a line of its own.
+/// Longest settings line in bytes. MySQL reads at most 4,095 bytes at a time and takes the rest of a longer line,
+/// even of a comment, for a new line.
 const LINE_MAX: usize = 1024;
 
-/// The settings of PHP that run no code. PHP tells upper case from lower case.
+/// PHP settings that run no code. PHP distinguishes upper and lower case.
 pub(crate) const PHP_SETTINGS: &[&str] = &[
     "date.timezone",
     "default_socket_timeout",
@@ -40,7 +40,7 @@ pub(crate) const PHP_SETTINGS: &[&str] = &[
     "upload_max_filesize",
 ];
 
-/// The settings of MySQL that run no code, with underscores for hyphens.
+/// MySQL settings that run no code, with underscores for hyphens.
 pub(crate) const MYSQL_SETTINGS: &[&str] = &[
     "binlog_expire_logs_seconds",
     "character_set_server",
@@ -74,8 +74,8 @@ pub(crate) const MYSQL_SETTINGS: &[&str] = &[
     "wait_timeout",
 ];
 
-/// The variables of the official images and of Bitpoke's that WordPress takes for plain values. The official images
-/// read a file for each name with `_FILE` at its end, and run that of `WORDPRESS_CONFIG_EXTRA_FILE`.
+/// Variables that WordPress uses as plain values, in the official images and in Bitpoke's. The official images read a
+/// file for each name that ends in `_FILE`, and run the one for `WORDPRESS_CONFIG_EXTRA_FILE`.
 pub(crate) const VARIABLES: &[&str] = &[
     "DB_HOST",
     "DB_NAME",
@@ -101,7 +101,7 @@ pub(crate) const VARIABLES: &[&str] = &[
     "WP_SITEURL",
 ];
 
-/// Checks that no field runs code of the tenant, unless the configuration allows it.
+/// Checks that no field runs the tenant's code, unless the configuration allows it.
 pub(crate) fn check(site: &Site<'_>) -> Result<(), String> {
     if site.config.tenants.scripts {
         return Ok(());
@@ -132,10 +132,10 @@ pub(crate) fn check(site: &Site<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that each line is empty, a comment, the head of a section, or a known setting with a plain value.
+/// Checks that each line is empty, a comment, a section header, or a known setting with a plain value.
 ///
-/// Only values without quotes and escapes inside are plain: the programs would read others over the end of
-/// a line, or replace variables in them.
+/// Only values without inner quotes and escapes are plain: the programs would read others past the line's end or
+/// expand variables in them.
 fn check_settings(
     path: &str,
     text: &str,
@@ -143,7 +143,7 @@ fn check_settings(
     is_known: impl Fn(&str) -> bool,
 ) -> Result<(), String> {
     let off = "and tenants.scripts of the plugin's configuration is off";
-    // PHP ends a line at either of them.
+    // PHP ends a line at either character.
     for (index, line) in text.split(['\n', '\r']).enumerate() {
         let number = index + 1;
         if line.len() > LINE_MAX {
@@ -161,7 +161,7 @@ fn check_settings(
         }
         if !is_known(name) {
             return Err(format!(
-                "{path}: line {number}: {name} is not among the settings that run no code, {off}"
+                "{path}: line {number}: {name} is not a setting that is known to run no code, {off}"
             ));
         }
         if !is_plain(value) {
@@ -174,7 +174,7 @@ fn check_settings(
     Ok(())
 }
 
-/// True for the head of a section, such as `[mysqld]`.
+/// True for a section header, such as `[mysqld]`.
 fn is_section(statement: &str) -> bool {
     let name = statement
         .strip_prefix('[')

@@ -1,6 +1,6 @@
-//! The desired state of a site: names, labels, addresses, images.
+//! A site's desired state: names, labels, addresses, images.
 //!
-//! It depends on the parent and the configuration alone, not on the observed state.
+//! It depends only on the parent and the configuration, not on the observed state.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use crate::{
     config::Config,
 };
 
-/// The annotation on a parent and on the Pods of the site: another value replaces them.
+/// An annotation on parent and site Pods: a new value replaces the Pods.
 pub(crate) const RESTART_TRIGGER: &str = "example.com/restart-trigger";
 
-/// The desired state of one parent.
+/// One parent's desired state.
 pub(crate) struct Site<'a> {
     /// The parent's name.
     pub(crate) name: &'a str,
@@ -24,19 +24,19 @@ pub(crate) struct Site<'a> {
     pub(crate) namespace: &'a str,
     /// The parent's UID.
     pub(crate) uid: &'a str,
-    /// The declaration of the user.
+    /// The parent's spec.
     pub(crate) spec: &'a WordpressSpec,
-    /// The settings of the administrator.
+    /// The administrator's settings.
     pub(crate) config: &'a Config,
     /// The value of the annotation that restarts the site.
     pub(crate) restart_trigger: Option<&'a str>,
-    /// The image of the site.
+    /// The site image.
     pub(crate) image: &'a str,
-    /// The managed database; none if the database is external.
+    /// The managed database; `None` if the database is external.
     pub(crate) managed: Option<Managed>,
-    /// The Secret with the passwords of the database in use.
+    /// The Secret with the passwords for the database in use.
     pub(crate) credentials: Credentials,
-    /// The claim of the site's files.
+    /// The claim for the site's files.
     pub(crate) code: Claim,
 }
 
@@ -76,14 +76,16 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// The kind of a data source of the site's claims that is no claim: its owner is not known.
+    /// The kind of a data source that is not a claim: its owner is unknown.
     pub(crate) fn foreign_source(&self) -> Option<&str> {
-        let mut sources = self.data_sources().map(|(_, source)| source);
-        let foreign = sources.find(|source| !is_claim(source))?;
+        let foreign = self
+            .data_sources()
+            .map(|(_, source)| source)
+            .find(|source| !is_claim(source))?;
         Some(foreign["kind"].as_str().unwrap_or_default())
     }
 
-    /// The data sources of the site's claims, each with the name of the claim that starts with its data.
+    /// The data sources for the site's claims, with claim names.
     fn data_sources(&self) -> impl Iterator<Item = (String, &Value)> {
         let managed = self
             .managed
@@ -94,35 +96,34 @@ impl<'a> Site<'a> {
             .filter_map(|(name, claim)| Some((name, claim.data_source.as_ref()?)))
     }
 
-    /// The names of the claims whose data other claims of the site start with: the site's and the
-    /// source's name.
+    /// The claims that are data sources: the name of the site's claim, and the source's name.
     pub(crate) fn sources(&self) -> impl Iterator<Item = (String, &str)> {
         self.data_sources()
             .filter(|(_, source)| is_claim(source))
             .filter_map(|(name, source)| Some((name, source["name"].as_str()?)))
     }
 
-    /// The name of all children of the database.
+    /// The name of all database children.
     pub(crate) fn mysql_name(&self) -> String {
         mysql_name(self.name)
     }
 
-    /// The Secret with the keys and salts of the site.
+    /// The name of the Secret with the site's keys and salts.
     pub(crate) fn salts_name(&self) -> String {
         format!("{}-wp", self.name)
     }
 
-    /// The ConfigMap with PHP's configuration.
+    /// The name of the ConfigMap with the PHP settings.
     pub(crate) fn php_name(&self) -> String {
         format!("{}-php", self.name)
     }
 
-    /// The claim of the site's files that this plugin creates.
+    /// The name of the files claim that this plugin creates.
     pub(crate) fn own_code_claim(&self) -> String {
         format!("{}-code", self.name)
     }
 
-    /// The claim of the site's files that the pods mount.
+    /// The name of the files claim that the Pods mount.
     pub(crate) fn code_claim(&self) -> String {
         self.code
             .existing_claim
@@ -130,7 +131,7 @@ impl<'a> Site<'a> {
             .unwrap_or_else(|| self.own_code_claim())
     }
 
-    /// The labels of a part of the site, and its selector.
+    /// A component's labels, and its selector.
     pub(crate) fn labels(&self, component: &str) -> BTreeMap<String, String> {
         labels::base_labels("wordpress", self.name, component)
     }
@@ -140,7 +141,7 @@ impl<'a> Site<'a> {
         self.spec.replicas.unwrap_or(1)
     }
 
-    /// The image of a managed database.
+    /// A managed database's image.
     pub(crate) fn database_image(&self) -> &str {
         self.managed
             .as_ref()
@@ -148,7 +149,7 @@ impl<'a> Site<'a> {
             .unwrap_or(&self.config.images.mysql)
     }
 
-    /// The address of the database without its port.
+    /// The database address without the port.
     pub(crate) fn database_host(&self) -> String {
         self.spec
             .external()
@@ -163,12 +164,12 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// The user or group of pods, unless the cluster assigns them.
+    /// The Pods' user or group, unless the cluster assigns it.
     pub(crate) fn user(&self, user: i64) -> Option<i64> {
         self.config.assign_user.then_some(user)
     }
 
-    /// The main domain of the site.
+    /// The site's main domain.
     pub(crate) fn main_domain(&self) -> String {
         match self.spec.routes.first() {
             Some(route) => route.domain.clone(),
@@ -176,7 +177,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// The scheme of the site's URL.
+    /// The site's URL scheme.
     pub(crate) fn scheme(&self) -> Scheme {
         let default = match self.spec.tls_secret_ref {
             Some(_) => Scheme::Https,
@@ -185,7 +186,7 @@ impl<'a> Site<'a> {
         self.spec.external_scheme.unwrap_or(default)
     }
 
-    /// The URL of the site without a trailing slash.
+    /// The site's URL without a trailing slash.
     pub(crate) fn home_url(&self) -> String {
         let path = self.spec.routes.first().map(Route::trimmed_path);
         format!(
@@ -196,8 +197,8 @@ impl<'a> Site<'a> {
         )
     }
 
-    /// The page that tells if a Pod of the site is ready. The installer needs PHP and the database, and loads
-    /// neither themes nor plugins, also on a site that is installed; its first step asks no other server.
+    /// The page that tells whether a site Pod is ready. The installer needs PHP and the database but loads neither
+    /// themes nor plugins, even on an installed site; its first step calls no other server.
     pub(crate) fn readiness_path(&self) -> String {
         self.spec.readiness_path.clone().unwrap_or_else(|| {
             let path = self.spec.routes.first().map_or("", Route::trimmed_path);
@@ -205,7 +206,7 @@ impl<'a> Site<'a> {
         })
     }
 
-    /// The type of the site's Service.
+    /// The site's Service type.
     pub(crate) fn service_type(&self) -> ServiceType {
         self.spec
             .service
@@ -214,7 +215,7 @@ impl<'a> Site<'a> {
             .unwrap_or_else(|| self.default_service_type())
     }
 
-    /// The type of a Service whose type is absent.
+    /// The Service type when the spec has none.
     pub(crate) const fn default_service_type(&self) -> ServiceType {
         if self.spec.routes.is_empty() {
             ServiceType::NodePort
@@ -223,7 +224,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// True if the site has an address outside of the cluster.
+    /// True if the site can be reached from outside the cluster.
     pub(crate) fn is_published(&self) -> bool {
         self.has_ingress() || self.service_type() != ServiceType::ClusterIp
     }
@@ -239,7 +240,7 @@ impl<'a> Site<'a> {
     }
 }
 
-/// True if a data source is a PersistentVolumeClaim of Kubernetes.
+/// True if a data source is a Kubernetes PersistentVolumeClaim.
 fn is_claim(source: &Value) -> bool {
     source["apiGroup"].as_str().unwrap_or_default().is_empty()
         && source["kind"] == "PersistentVolumeClaim"
@@ -256,7 +257,7 @@ pub(crate) fn product_of(image: &str) -> &str {
         .unwrap_or_default()
 }
 
-/// True for an image of the site that Docker Hub's official repository holds.
+/// True for a site image from Docker Hub's official repository.
 pub(crate) fn is_official(image: &str) -> bool {
     let name = repository_of(image);
     let name = name.strip_prefix("docker.io/").unwrap_or(name);

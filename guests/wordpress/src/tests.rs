@@ -1,4 +1,4 @@
-//! The reconciler as plain Rust; each module below is about one concern.
+//! Unit tests of the reconciler in plain Rust; each submodule covers one concern.
 
 mod bad_input;
 mod claims;
@@ -38,13 +38,13 @@ fn parent(name: &str, spec: &Value) -> Value {
     })
 }
 
-/// The manifest; its schemas take long to generate, and property tests need it often.
+/// The manifest, cached: property tests need it often and its schemas take long to generate.
 fn manifest() -> &'static Manifest {
     static MANIFEST: LazyLock<Manifest> = LazyLock::new(Plugin::describe);
     &MANIFEST
 }
 
-/// The definition, as the API server applies it.
+/// The CRD's schema, as the API server applies it.
 fn schema() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
         let crd = manifest().crds[0].as_object().unwrap();
@@ -74,8 +74,8 @@ fn fault(request: &TestRequest) -> Fault {
     Plugin::reconcile(&request.clone().build(), &host()).unwrap_err()
 }
 
-/// The answer with its workloads as the cluster holds them while `web` pods of the site and `database`
-/// pods of the database are ready.
+/// The answer with its workloads as the cluster stores them, with `web` ready site Pods and `database` ready database
+/// Pods.
 fn workloads(outcome: &Outcome, web: i64, database: i64) -> Outcome {
     let observe = |mut child: Child| {
         let ready = match child.key.as_str() {
@@ -95,7 +95,7 @@ fn workloads(outcome: &Outcome, web: i64, database: i64) -> Outcome {
     Outcome::desired(children, Report::new())
 }
 
-/// The next pass of a parent whose database and site run.
+/// The next pass for a parent with a running database and site.
 fn running(parent: &Value) -> TestRequest {
     running_with(parent, &host())
 }
@@ -110,22 +110,22 @@ fn running_with(parent: &Value, host: &FakeHost) -> TestRequest {
     request
 }
 
-/// The request for a parent whose plugin allows code of tenants.
+/// A request with a configuration that allows tenants' code.
 fn with_scripts(spec: &Value) -> TestRequest {
     TestRequest::new(&parent("shop", spec)).config(&json!({ "tenants": { "scripts": true } }))
 }
 
-/// The pod of a workload.
+/// A workload's Pod.
 fn pod(outcome: &Outcome, key: &str) -> Value {
     outcome.child(key).unwrap().object["spec"]["template"].clone()
 }
 
-/// The container of a workload.
+/// A workload's container.
 fn container(outcome: &Outcome, key: &str) -> Value {
     pod(outcome, key)["spec"]["containers"][0].clone()
 }
 
-/// `Type=Status/Reason: message` of a condition.
+/// A condition as `Type=Status/Reason: message`.
 fn condition(outcome: &Outcome, type_: &str) -> String {
     text_of(outcome.report(), type_)
 }
@@ -138,7 +138,7 @@ fn text_of(report: &Report, type_: &str) -> String {
     )
 }
 
-/// The conditions of a report as they are stored.
+/// A report's conditions as they are stored.
 fn stored(report: &Report) -> Value {
     let conditions = report.conditions.iter().map(|condition| {
         let mut stored = json!(condition);
@@ -148,7 +148,7 @@ fn stored(report: &Report) -> Value {
     json!({ "conditions": conditions.collect::<Vec<_>>() })
 }
 
-/// Type and reason of the events.
+/// The events' types and reasons.
 fn events(outcome: &Outcome) -> Vec<String> {
     let events = outcome.report().events.iter();
     events

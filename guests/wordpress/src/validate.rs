@@ -17,10 +17,10 @@ use crate::{
     site::{self, Site, product_of},
 };
 
-/// The field of the claim of the site's files.
+/// The claim field for the site's files.
 const CODE: &str = "spec.code.persistentVolumeClaim";
 
-/// Checks the spec; the error names the field, the problem and the remedy.
+/// Checks the spec. Errors name the field, the problem and the remedy.
 pub(crate) fn site(
     request: &Request,
     site: &Site<'_>,
@@ -54,7 +54,7 @@ pub(crate) fn site(
     }
     match (&site.code.existing_claim, &observation.existing_claim) {
         (Some(name), Some(existing)) => shared(site, name, existing),
-        // A missing claim is a condition, because the user may create it later.
+        // A missing claim is reported as a condition: the user may create it later.
         (Some(_), None) => Ok(()),
         (None, _) => {
             let name = site.own_code_claim();
@@ -65,7 +65,7 @@ pub(crate) fn site(
     }
 }
 
-/// Checks labels and annotations that are copied to children, and the type of the Service.
+/// Checks labels and annotations that are copied to children, and the Service type.
 fn metadata(site: &Site<'_>) -> Result<(), String> {
     let limits = &site.config.tenants;
     if let Some(metadata) = &site.spec.pod_metadata {
@@ -84,19 +84,19 @@ fn metadata(site: &Site<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks the options of the Service: load balancers and chosen ports of nodes reach beyond the cluster,
-/// and controllers of clouds obey annotations. The type that an absent one stands for is free.
-fn service(given: &ServiceOptions, site: &Site<'_>) -> Result<(), String> {
+/// Checks the Service options: load balancers and fixed node ports reach beyond the cluster, and cloud controllers
+/// act on annotations. The default type is always allowed.
+fn service(options: &ServiceOptions, site: &Site<'_>) -> Result<(), String> {
     let limits = &site.config.tenants;
     let path = "spec.service.annotations";
-    labels::check_annotations(path, &given.annotations)?;
+    labels::check_annotations(path, &options.annotations)?;
     let list = "tenants.serviceAnnotations";
-    let keys = given.annotations.keys();
+    let keys = options.annotations.keys();
     check_listed(path, list, keys, &limits.service_annotations)?;
     let named = |type_: &ServiceType| type_.as_str().to_owned();
     let listed: Vec<String> = limits.service_types.iter().map(named).collect();
     let type_ = site.service_type();
-    let is_default = type_ == site.default_service_type() && given.node_port.is_none();
+    let is_default = type_ == site.default_service_type() && options.node_port.is_none();
     let is_free = type_ == ServiceType::ClusterIp || is_default;
     let stated = (!is_free).then(|| named(&type_));
     check_listed(
@@ -107,7 +107,7 @@ fn service(given: &ServiceOptions, site: &Site<'_>) -> Result<(), String> {
     )
 }
 
-/// Checks all that the parent names against the limits for those who create parents.
+/// Checks all references in the spec against the restrictions on parents.
 fn tenants(request: &Request, site: &Site<'_>, observation: &Observation) -> Result<(), String> {
     let limits = &site.config.tenants;
     if let Some(image) = &site.spec.image {
@@ -121,7 +121,7 @@ fn tenants(request: &Request, site: &Site<'_>, observation: &Observation) -> Res
         && limits.references == ReferenceScope::Shared
     {
         return Err(format!(
-            "dataSource: the owner of a {kind} is not known; name a PersistentVolumeClaim, or set \
+            "dataSource: the owner of a {kind} is unknown; use a PersistentVolumeClaim, or set \
              tenants.references of the plugin's configuration to namespace"
         ));
     }
@@ -142,8 +142,8 @@ fn tenants(request: &Request, site: &Site<'_>, observation: &Observation) -> Res
         .try_for_each(|metadata| check_reference(request, limits.references, "claim", metadata))
 }
 
-/// Checks the paths of the routes: the official images serve the root of a domain, and all links of a site
-/// below a path would lead nowhere. The user answers for another image of the spec.
+/// Checks the route paths: the official images serve the domain's root, and all links of a site below a path would be
+/// dead. For other images, the user is responsible.
 fn routes(site: &Site<'_>) -> Result<(), String> {
     let image = site.image;
     let is_own = site.spec.image.is_some() && !site::is_official(image);
@@ -160,12 +160,12 @@ fn routes(site: &Site<'_>) -> Result<(), String> {
     }
 }
 
-/// Checks that an external database has an address: WordPress takes a text with a colon for one with a port.
+/// Checks an external database's address: WordPress takes a text with a colon for host and port.
 fn external_host(site: &Site<'_>) -> Result<(), String> {
     let Some(external) = site.spec.external() else {
         return Ok(());
     };
-    // PHP's client takes this name for a socket, whatever the port.
+    // PHP's client uses a socket for this name, whatever the port.
     if external.host.eq_ignore_ascii_case("localhost") {
         return Err(
             "spec.database.external.host: localhost stands for a socket, which the Pods of the site lack: write \

@@ -1,4 +1,4 @@
-//! `spec.database`: a database that the plugin manages, or an external one.
+//! `spec.database`: a managed or an external database.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -9,45 +9,45 @@ use serde::{Deserialize, Serialize};
 
 use super::Claim;
 
-/// Database of the site: managed or external.
+/// The site's database: managed or external.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq)]
 #[x_kube(
     validation = Rule::new("!(has(self.managed) && has(self.external))")
-        .message("choose one of database.managed and database.external")
+        .message("set only one of database.managed and database.external")
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Database {
-    /// Database that the plugin creates and manages.
+    /// A database that the plugin creates and manages.
     pub(crate) managed: Option<Managed>,
-    /// Database that the plugin only uses.
+    /// A database that the plugin only uses.
     pub(crate) external: Option<External>,
-    /// Prefix of the tables; the default of the image when absent.
+    /// Table prefix; the image's default when absent.
     #[schemars(regex(pattern = r"^[A-Za-z0-9_]{1,32}$"))]
     pub(crate) table_prefix: Option<String>,
 }
 
-/// Database that the plugin creates and manages.
+/// A database that the plugin creates and manages.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq)]
 #[x_kube(
     validation = Rule::new("!has(self.storage.dataSource) || has(self.credentialsSecretRef)").message(
-        "a dataSource needs database.managed.credentialsSecretRef with the passwords of its data"
+        "a dataSource needs database.managed.credentialsSecretRef with its data's passwords"
     )
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Managed {
-    /// Image of MySQL or MariaDB; the image in the plugin's configuration when absent.
+    /// MySQL or MariaDB image; the image from the plugin's configuration when absent.
     #[schemars(length(min = 1, max = 512))]
     #[x_kube(validation = image::is_reference())]
     pub(crate) image: Option<String>,
-    /// Name of the schema that the database creates at its first start.
+    /// Schema that the database creates at its first start.
     #[serde(default = "default_schema")]
     #[schemars(regex(pattern = r"^[A-Za-z0-9_]{1,64}$"))]
     #[x_kube(
-        // The site's user gets all rights to it.
+        // The site's user gets all privileges on it.
         validation = Rule::new(
             "!(self.lowerAscii() in ['mysql', 'sys', 'information_schema', 'performance_schema'])"
         )
-        .message("databaseName is a schema of the server itself: give the site a schema of its own")
+        .message("databaseName is a system schema: set another name")
     )]
     pub(crate) database_name: String,
     /// Claim for the data.
@@ -55,13 +55,13 @@ pub(crate) struct Managed {
     pub(crate) storage: Claim,
     /// Requests and limits; requests of 100m CPU and 640Mi memory when absent.
     pub(crate) resources: Option<ResourceRequirements>,
-    /// Configuration of the database in the format of my.cnf.
+    /// Database settings in my.cnf format.
     #[schemars(length(max = 16384))]
     pub(crate) config: Option<String>,
     /// Secret with the passwords, instead of the generated one.
     pub(crate) credentials_secret_ref: Option<ManagedCredentials>,
-    /// Seconds after which a database that has not become ready starts again, 60 to 86400; a first start of slow
-    /// storage, an upgrade of large data and a recovery take longer than the default.
+    /// Seconds after which a database that is not ready yet is restarted, 60 to 86400. Slow storage at the first
+    /// start, upgrades of large data and recoveries can need more than the default.
     #[serde(default = "default_startup")]
     #[schemars(range(min = 60, max = 86400))]
     pub(crate) startup_seconds: i32,
@@ -89,15 +89,15 @@ impl Default for Managed {
     }
 }
 
-/// A Secret with the passwords of a managed database.
+/// The Secret with a managed database's passwords.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
 #[x_kube(
     validation = Rule::new("self.usernameKey != self.passwordKey && self.usernameKey != self.rootPasswordKey")
-        .message("usernameKey must be another key than those of the passwords")
+        .message("usernameKey must differ from the password keys")
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ManagedCredentials {
-    /// Name of the Secret.
+    /// Secret name.
     #[schemars(length(min = 1, max = 253))]
     pub(crate) name: String,
     /// Key of the root password.
@@ -108,13 +108,13 @@ pub(crate) struct ManagedCredentials {
     #[serde(default = "username_key")]
     #[schemars(length(min = 1, max = 253))]
     pub(crate) username_key: String,
-    /// Key of the password of that user.
+    /// Key of that user's password.
     #[serde(default = "password_key")]
     #[schemars(length(min = 1, max = 253))]
     pub(crate) password_key: String,
 }
 
-/// Database that the plugin only uses.
+/// A database that the plugin only uses.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct External {
@@ -125,7 +125,7 @@ pub(crate) struct External {
     #[serde(default = "default_port")]
     #[schemars(range(min = 1, max = 65535))]
     pub(crate) port: i32,
-    /// Name of the site's schema.
+    /// The site's schema.
     #[serde(default = "default_schema")]
     #[schemars(regex(pattern = r"^[A-Za-z0-9_]{1,64}$"))]
     pub(crate) database_name: String,
@@ -143,7 +143,7 @@ impl External {
         self.ipv6().is_some() || self.host.parse::<Ipv4Addr>().is_ok() || is_dns_name(&self.host)
     }
 
-    /// Host and port, as WordPress reads them.
+    /// Host and port as WordPress reads them.
     pub(crate) fn address(&self) -> String {
         match self.ipv6() {
             Some(address) => format!("[{address}]:{}", self.port),
@@ -159,8 +159,8 @@ impl External {
     }
 }
 
-/// True for a DNS name, with or without a dot at its end. The last part of a name has a letter: only an address
-/// ends in a number.
+/// True for a DNS name, with or without a trailing dot. Its last part contains a letter: only addresses end in a
+/// number.
 fn is_dns_name(text: &str) -> bool {
     let name = text.strip_suffix('.').unwrap_or(text);
     let is_edge = |edge: Option<char>| edge.is_some_and(|c| c.is_ascii_alphanumeric());
@@ -176,18 +176,18 @@ fn is_dns_name(text: &str) -> bool {
         })
 }
 
-/// A Secret with user and password of an external database.
+/// The Secret with an external database's user and password.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ExternalCredentials {
-    /// Name of the Secret.
+    /// Secret name.
     #[schemars(length(min = 1, max = 253))]
     pub(crate) name: String,
     /// Key of the site's user name.
     #[serde(default = "username_key")]
     #[schemars(length(min = 1, max = 253))]
     pub(crate) username_key: String,
-    /// Key of the password of that user.
+    /// Key of that user's password.
     #[serde(default = "password_key")]
     #[schemars(length(min = 1, max = 253))]
     pub(crate) password_key: String,
@@ -205,15 +205,14 @@ fn password_key() -> String {
     "password".to_owned()
 }
 
-/// The Secret and the keys with user and passwords of the database in use.
+/// The Secret and keys with the credentials in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Credentials {
     /// The Secret's name.
     pub(crate) secret: String,
-    /// The key of the root password; none for an external database, whose root password the plugin does
-    /// not need.
+    /// The root password's key; `None` for an external database, for which the plugin does not need it.
     pub(crate) root_password_key: Option<String>,
-    /// The key of the site's user.
+    /// The key of the site's user name.
     pub(crate) username_key: String,
     /// The key of that user's password.
     pub(crate) password_key: String,
@@ -222,7 +221,7 @@ pub(crate) struct Credentials {
 }
 
 impl Credentials {
-    /// The generated Secret of this name.
+    /// The generated Secret with this name.
     pub(crate) fn generated(secret: String) -> Self {
         Self {
             secret,
@@ -243,24 +242,24 @@ impl Credentials {
 }
 
 impl From<&ManagedCredentials> for Credentials {
-    fn from(given: &ManagedCredentials) -> Self {
+    fn from(secret: &ManagedCredentials) -> Self {
         Self {
-            secret: given.name.clone(),
-            root_password_key: Some(given.root_password_key.clone()),
-            username_key: given.username_key.clone(),
-            password_key: given.password_key.clone(),
+            secret: secret.name.clone(),
+            root_password_key: Some(secret.root_password_key.clone()),
+            username_key: secret.username_key.clone(),
+            password_key: secret.password_key.clone(),
             is_generated: false,
         }
     }
 }
 
 impl From<&ExternalCredentials> for Credentials {
-    fn from(given: &ExternalCredentials) -> Self {
+    fn from(secret: &ExternalCredentials) -> Self {
         Self {
-            secret: given.name.clone(),
+            secret: secret.name.clone(),
             root_password_key: None,
-            username_key: given.username_key.clone(),
-            password_key: given.password_key.clone(),
+            username_key: secret.username_key.clone(),
+            password_key: secret.password_key.clone(),
             is_generated: false,
         }
     }

@@ -1,4 +1,4 @@
-//! The addresses of the site: routes, Ingress, Service.
+//! The site's addresses: routes, Ingress, Service.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Address of the site.
+/// A site address.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Route {
@@ -17,8 +17,8 @@ pub(crate) struct Route {
         regex(pattern = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?\.)*[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
     )]
     pub(crate) domain: String,
-    /// Path below the domain; a trailing slash is removed. The official images serve the root of a domain
-    /// only, so a route has a path only with an image that serves it.
+    /// Path below the domain; a trailing slash is removed. The official images only serve the domain's root: a path
+    /// needs another image that serves it.
     #[serde(default = "root_path")]
     #[schemars(
         length(max = 256),
@@ -38,7 +38,7 @@ impl Route {
     }
 }
 
-/// Scheme of a URL.
+/// URL scheme.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Scheme {
@@ -49,7 +49,7 @@ pub(crate) enum Scheme {
 }
 
 impl Scheme {
-    /// The text in a URL.
+    /// The scheme in a URL.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Http => "http",
@@ -58,13 +58,13 @@ impl Scheme {
     }
 }
 
-/// Options of the Ingress.
+/// Ingress options.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct IngressOptions {
-    /// Creates the Ingress; when absent, the Ingress exists if there are routes.
+    /// Creates the Ingress; by default it exists if there are routes.
     pub(crate) enabled: Option<bool>,
-    /// Class of the Ingress; the class in the plugin's configuration when absent.
+    /// Ingress class; the class from the plugin's configuration when absent.
     #[schemars(length(min = 1, max = 253))]
     pub(crate) class_name: Option<String>,
     /// Annotations, at most 32.
@@ -73,7 +73,7 @@ pub(crate) struct IngressOptions {
     pub(crate) annotations: BTreeMap<String, String>,
 }
 
-/// Options of the site's Service.
+/// Service options.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[x_kube(
     validation = Rule::new(
@@ -83,8 +83,8 @@ pub(crate) struct IngressOptions {
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ServiceOptions {
-    /// Type of the Service. ClusterIP: for the cluster only; NodePort: on a port of each node;
-    /// LoadBalancer: by a load balancer of the cloud. When absent, NodePort without routes, else ClusterIP.
+    /// Service type. ClusterIP: inside the cluster only; NodePort: on a port of each node; LoadBalancer: through a
+    /// cloud load balancer. The default is NodePort without routes, otherwise ClusterIP.
     #[serde(rename = "type")]
     pub(crate) type_: Option<ServiceType>,
     /// Port on each node; an unused one when absent.

@@ -1,4 +1,4 @@
-//! Claims, and the storage of the site's own files.
+//! Claims, and storage for the site's files.
 
 use innkeeper_kit::claim::{self, AccessMode, DeclaredClaim};
 use k8s_openapi::{
@@ -8,7 +8,7 @@ use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Storage of themes, plugins and uploads.
+/// Storage for themes, plugins and uploads.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Code {
@@ -16,17 +16,17 @@ pub(crate) struct Code {
     pub(crate) persistent_volume_claim: Option<Claim>,
 }
 
-/// PersistentVolumeClaim of the site.
+/// The site's PersistentVolumeClaim.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq)]
 #[x_kube(
     validation = Rule::new(claim::SIZE_IS_QUANTITY).message("size must be a quantity, such as 10Gi"),
     validation = Rule::new(claim::SIZE_IS_POSITIVE).message("size must be greater than zero"),
     validation = Rule::new(claim::CLASS_IS_IMMUTABLE)
-        .message("the storage class of a claim cannot change"),
+        .message("a claim's storage class is immutable"),
     validation = Rule::new(claim::ACCESS_MODES_ARE_IMMUTABLE)
-        .message("the access modes of a claim cannot change"),
+        .message("a claim's access modes are immutable"),
     validation = Rule::new("self.accessModes.size() == 0 || self.accessModes.exists(mode, mode != 'ReadOnlyMany')")
-        .message("accessModes needs a mode that lets Pods write: ReadOnlyMany alone does not")
+        .message("accessModes needs a writable mode: ReadOnlyMany alone is read-only")
 )]
 #[serde(rename_all = "camelCase")]
 #[expect(
@@ -34,21 +34,21 @@ pub(crate) struct Code {
     reason = "the names of the fields are the API's"
 )]
 pub(crate) struct Claim {
-    /// Requested storage; it can grow and never shrink.
+    /// Requested storage; it can grow but never shrink.
     #[serde(default = "default_size")]
     pub(crate) size: Quantity,
     /// Storage class; the cluster's default when absent.
     #[schemars(length(max = 253))]
     pub(crate) storage_class_name: Option<String>,
-    /// Access modes of the volume. ReadWriteOnce: mounted by one node; ReadOnlyMany: by many nodes, for
-    /// reading; ReadWriteMany: by many nodes; ReadWriteOncePod: by one pod.
+    /// Volume access modes. ReadWriteOnce: mounted by one node; ReadOnlyMany: by many nodes, read-only;
+    /// ReadWriteMany: by many nodes; ReadWriteOncePod: by one Pod.
     #[serde(default = "default_access_modes")]
     #[schemars(length(min = 1, max = 4))]
     pub(crate) access_modes: Vec<AccessMode>,
     /// Name of an existing claim; the other fields are ignored.
     #[schemars(length(min = 1, max = 253))]
     pub(crate) existing_claim: Option<String>,
-    /// Source of the initial data of the volume.
+    /// Source of the volume's initial data.
     #[serde(default)]
     #[schemars(with = "Option<TypedLocalObjectReference>")]
     pub(crate) data_source: Option<Value>,
@@ -75,7 +75,7 @@ impl Default for Claim {
 }
 
 impl Claim {
-    /// The claim in the form that the children are made of.
+    /// The claim in the form that the children need.
     pub(crate) fn declared(&self) -> DeclaredClaim {
         let modes = self.access_modes.iter().map(|mode| mode.as_str());
         DeclaredClaim {

@@ -1,4 +1,4 @@
-//! Claims: the plugin keeps those in use as declared, and the others as they are.
+//! Claims: those in use follow the spec, the others stay as they are.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::{
     site::Site,
 };
 
-/// The claim of a managed database.
+/// A managed database's claim.
 pub(super) fn database(site: &Site<'_>, observation: &Observation) -> Option<Child> {
     let managed = site.managed.as_ref()?;
     let annotations = observation.record.annotations(site, managed);
@@ -23,7 +23,7 @@ pub(super) fn database(site: &Site<'_>, observation: &Observation) -> Option<Chi
     Some(child.after(["db-secret"]))
 }
 
-/// The claim of the site's files, unless the user names an existing one.
+/// The claim with the site's files, unless the user references an existing one.
 pub(super) fn code(site: &Site<'_>, observation: &Observation) -> Option<Child> {
     if site.code.existing_claim.is_some() {
         return None;
@@ -33,7 +33,7 @@ pub(super) fn code(site: &Site<'_>, observation: &Observation) -> Option<Child> 
     Some(Child::new("code-claim", &object).removal(site.policy()))
 }
 
-/// The observed claims that are not among the stated children.
+/// The observed claims without a child of their name.
 pub(super) fn unneeded(site: &Site<'_>, observation: &Observation, stated: &[Child]) -> Vec<Child> {
     let is_stated = |name: &str| {
         let mut claims = stated
@@ -59,16 +59,16 @@ pub(super) fn unneeded(site: &Site<'_>, observation: &Observation, stated: &[Chi
 fn object(
     mut metadata: ObjectMeta,
     mut annotations: BTreeMap<String, String>,
-    wanted: &Claim,
+    spec: &Claim,
     observation: &Observation,
 ) -> Value {
-    annotations.insert(DECLARED_SIZE.to_owned(), wanted.size.0.clone());
+    annotations.insert(DECLARED_SIZE.to_owned(), spec.size.0.clone());
     metadata.annotations = Some(annotations);
     let name = metadata.name.as_deref().unwrap_or_default();
     let observed = observation.claims.get(name);
-    let mut object = serde_json::json!(wanted.declared().object(metadata, observed));
-    if let Some(source) = &wanted.data_source {
-        object["spec"]["dataSource"] = json::sanitized_value(source);
+    let mut object = serde_json::json!(spec.declared().object(metadata, observed));
+    if let Some(source) = &spec.data_source {
+        object["spec"]["dataSource"] = json::copied_value(source);
     }
     object
 }

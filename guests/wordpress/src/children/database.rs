@@ -1,7 +1,6 @@
-//! The managed database: a StatefulSet of one pod, its headless Service, its configuration.
+//! The managed database: a StatefulSet with one Pod, its headless Service, its configuration.
 //!
-//! A StatefulSet never runs two pods of one identity, so two servers never share the data
-//! directory.
+//! A StatefulSet never runs two Pods with one identity, so two servers never share the data directory.
 
 use std::collections::BTreeMap;
 
@@ -18,25 +17,26 @@ use k8s_openapi::api::{
 use super::pod;
 use crate::{api::Managed, observe::Observation, site::Site};
 
-/// The user of the official images.
+/// The user in the official images.
 const USER: i64 = 999;
 
-/// The seconds after which a Pod of another image counts as its proof: a server can end right after its start.
+/// Seconds for which a Pod with a new image must be ready before the image counts as working: a server can exit right
+/// after its start.
 const MIN_READY_SECONDS: i32 = 10;
 
-/// The seconds between two logins until the first one succeeds.
+/// Seconds between two logins until the first one succeeds.
 const STARTUP_PERIOD: i32 = 5;
 
 /// The port and its name.
 const PORT: i32 = 3306;
 const PORT_NAME: &str = "mysql";
 
-/// The directory of the claim for the data, and that for the mark of an unfinished first start. The root
-/// of the volume may contain `lost+found`, and the server initializes only an empty directory.
+/// The claim's directories: one for the data, one for the mark of an unfinished first start. The volume's root may
+/// contain `lost+found`, and the server only initializes an empty directory.
 const DATA_SUB_PATH: &str = "mysql";
 const FIRST_START_SUB_PATH: &str = "first-start";
 
-/// Configuration, Service and workload of a managed database.
+/// A managed database's configuration, Service and workload.
 pub(super) fn children(
     site: &Site<'_>,
     observation: &Observation,
@@ -56,7 +56,7 @@ pub(super) fn children(
                 "db-secret",
                 "db-claim",
                 "db-config",
-                // The site sends its password to this name, which another owner may have.
+                // The site sends its password to this name, which may have another owner.
                 "db-service",
             ]),
         ])
@@ -96,7 +96,7 @@ fn stateful_set(
     let labels = site.labels("database");
     let workload_labels = labels::with_version(&labels, site.database_image());
     let metadata = metadata(site.mysql_name(), &workload_labels);
-    // Else a Pod that never became ready is not replaced. An existing StatefulSet cannot change it.
+    // Without it, a Pod that never became ready is not replaced. An existing StatefulSet cannot change it.
     let is_parallel = observation
         .database
         .as_ref()
@@ -116,7 +116,7 @@ fn stateful_set(
     }
 }
 
-/// The template of the database's pod.
+/// The database's Pod template.
 pub(super) fn template(site: &Site<'_>, managed: &Managed) -> PodTemplateSpec {
     let labels = labels::with_version(&site.labels("database"), site.database_image());
     let config = managed.config.as_ref().map(hash::sha256_hex);

@@ -1,7 +1,7 @@
-//! The variables of the site's container.
+//! The site container's environment.
 //!
-//! The names are those that the official images read, and with `WP_` and `STACK_` those of Bitpoke's runtime
-//! images, which take the database from variables of the user.
+//! The official images read these names. The names with `WP_` and `STACK_` are for Bitpoke's runtime images, which
+//! take the database from variables that the user sets.
 
 use innkeeper_kit::pod::{secret_variable, variable};
 use innkeeper_sdk::json;
@@ -9,10 +9,10 @@ use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, SecretEnvSource};
 
 use crate::{api::Scheme, site::Site};
 
-/// The constant of WordPress that turns updates of the core in the background on and off.
+/// The WordPress constant that enables background core updates.
 const CORE_UPDATES: &str = "WP_AUTO_UPDATE_CORE";
 
-/// PHP that takes the address of the site from the request. Commands have no request, and use the stored one.
+/// PHP that takes the site's address from the request. Commands have no request and use the stored one.
 const OWN_ADDRESS: &str = "\
 if (preg_match('/^[A-Za-z0-9.:\\[\\]_-]+$/D', $_SERVER['HTTP_HOST'] ?? '')) {
     $innkeeper_url = (in_array($_SERVER['HTTPS'] ?? 'off', ['', 'off']) ? 'http' : 'https')
@@ -23,7 +23,7 @@ if (preg_match('/^[A-Za-z0-9.:\\[\\]_-]+$/D', $_SERVER['HTTP_HOST'] ?? '')) {
 /// The prefix under which the official images read keys and salts.
 const SALT_PREFIX: &str = "WORDPRESS_";
 
-/// The variables, in an order in which later ones may refer to earlier ones.
+/// The variables, ordered so that later ones can reference earlier ones.
 pub(super) fn variables(site: &Site<'_>) -> Vec<EnvVar> {
     let spec = site.spec;
     let credentials = &site.credentials;
@@ -57,7 +57,7 @@ pub(super) fn variables(site: &Site<'_>) -> Vec<EnvVar> {
     variables.push(variable("STACK_ROUTES", stack_routes(site)));
     variables.push(variable("STACK_SITE_NAME", site.name));
     variables.push(variable("STACK_SITE_NAMESPACE", site.namespace));
-    // The kubelet would take `$(` for the start of a variable's name.
+    // The kubelet would expand `$(` as a variable reference.
     let extra = config_extra(site).replace("$(", "$$(");
     variables.push(variable("WORDPRESS_CONFIG_EXTRA", extra));
     for entry in &spec.env {
@@ -73,7 +73,7 @@ pub(super) fn variables(site: &Site<'_>) -> Vec<EnvVar> {
     variables
 }
 
-/// The salts, under both names that images read, and the sources of the user.
+/// The salts, under both names that images read, and the user's sources.
 pub(super) fn sources(site: &Site<'_>) -> Vec<EnvFromSource> {
     let salts = |prefix: Option<&str>| EnvFromSource {
         prefix: prefix.map(ToOwned::to_owned),
@@ -90,7 +90,7 @@ pub(super) fn sources(site: &Site<'_>) -> Vec<EnvFromSource> {
         .collect()
 }
 
-/// Domain and path of every route in the given order.
+/// Domain and path of every route, in order.
 fn stack_routes(site: &Site<'_>) -> String {
     if site.spec.routes.is_empty() {
         return site.main_domain();
@@ -104,11 +104,11 @@ fn stack_routes(site: &Site<'_>) -> String {
     routes.join(",")
 }
 
-/// PHP for the configuration of WordPress; without routes the URL is that of the request, so that the site
-/// answers on each address that leads to it, whichever one its installer was called at.
+/// PHP for the WordPress configuration. Without routes, the URL comes from the request: the site then answers on
+/// every address that leads to it, whichever one it was installed at.
 ///
-/// The core is updated by the image alone, unless the user's PHP decides otherwise: an update in a Pod is
-/// lost with the Pod, while the database keeps the schema of the newer version.
+/// Only a new image updates the core, unless the user's PHP decides otherwise: an update inside a Pod is lost with
+/// the Pod, while the database keeps the newer schema.
 fn config_extra(site: &Site<'_>) -> String {
     let extra = site
         .spec
@@ -117,7 +117,7 @@ fn config_extra(site: &Site<'_>) -> String {
         .filter(|text| !text.is_empty());
     // PHP warns about a constant that is defined twice.
     let is_free = |name: &str| !extra.as_ref().is_some_and(|text| text.contains(name));
-    // WordPress looks at this variable alone, and not every proxy sends the scheme.
+    // WordPress only looks at this variable, and not every proxy sends the scheme.
     let https = (site.scheme() == Scheme::Https).then(|| "$_SERVER['HTTPS'] = 'on';".to_owned());
     let urls = ["WP_HOME", "WP_SITEURL"]
         .into_iter()

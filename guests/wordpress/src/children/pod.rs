@@ -1,5 +1,4 @@
-//! The common parts of the pods of site and database: security, and the annotations that restart
-//! them.
+//! Parts that the site's and the database's Pods share: security, and the annotations that restart them.
 
 use innkeeper_kit::pod;
 use innkeeper_sdk::hash;
@@ -10,14 +9,14 @@ use crate::{
     site::{RESTART_TRIGGER, Site},
 };
 
-/// The annotation on Pods: a hash of the passwords of the database, so that others replace the Pods.
+/// A Pod annotation with a hash of the database passwords: new passwords replace the Pods.
 pub(super) const CREDENTIALS_HASH: &str = "example.com/credentials-hash";
-/// The annotation on Pods: a hash of their salts, Secrets and ConfigMaps.
+/// A Pod annotation with a hash of the salts, Secrets and ConfigMaps.
 pub(super) const SECRET_HASH: &str = "example.com/secret-hash";
-/// The annotation on Pods: a hash of the configuration files that the plugin makes.
+/// A Pod annotation with a hash of the generated configuration files.
 pub(super) const CONFIG_HASH: &str = "example.com/config-hash";
 
-/// A pod that runs as this user and group.
+/// A Pod that runs as this user and group.
 pub(super) fn spec(site: &Site<'_>, user: i64, sysctls: Option<Vec<Sysctl>>) -> PodSpec {
     let user = site.user(user);
     PodSpec {
@@ -30,13 +29,12 @@ pub(super) fn spec(site: &Site<'_>, user: i64, sysctls: Option<Vec<Sysctl>>) -> 
     }
 }
 
-/// The command that runs a script. Scripts have no `$(`, which the kubelet would take for the start of a
-/// variable's name.
+/// The command that runs a script. Scripts contain no `$(`, which the kubelet would expand as a variable reference.
 pub(super) fn script(text: &str) -> Vec<String> {
     ["sh", "-c", text].map(ToOwned::to_owned).into()
 }
 
-/// A mount of one directory or file of a volume.
+/// Mounts one directory or file from a volume.
 pub(super) fn part(volume: &str, path: &str, sub_path: &str) -> VolumeMount {
     VolumeMount {
         sub_path: Some(sub_path.to_owned()),
@@ -44,7 +42,7 @@ pub(super) fn part(volume: &str, path: &str, sub_path: &str) -> VolumeMount {
     }
 }
 
-/// The hash of the passwords in use, as the site's pods carry it.
+/// The hash of the passwords in use, as the site's Pods carry it.
 ///
 /// While the Secret is missing, the observed hash stays.
 pub(super) fn credentials_hash(site: &Site<'_>, observation: &Observation) -> Option<String> {
@@ -58,11 +56,10 @@ pub(super) fn credentials_hash(site: &Site<'_>, observation: &Observation) -> Op
     }
 }
 
-/// Returns true if a changed Secret must not restart the site.
+/// True if a changed Secret must not restart the site.
 ///
-/// A managed database keeps the passwords of its first start, because the plugin cannot change them, and
-/// a restart with others would cut the site off. A user who has changed them in the database asks for the
-/// restart.
+/// A managed database keeps the passwords from its first start, because the plugin cannot change them; a restart with
+/// other passwords would cut the site off. A user who has changed them in the database requests the restart.
 fn keeps_credentials(site: &Site<'_>, observation: &Observation) -> bool {
     let web = observation.web.as_ref();
     site.managed.is_some()
@@ -72,8 +69,7 @@ fn keeps_credentials(site: &Site<'_>, observation: &Observation) -> bool {
         })
 }
 
-/// Returns true if the Secret with the passwords of a managed database is not the one that the site took
-/// them from.
+/// True if the Secret with a managed database's passwords differs from the one that the site started with.
 pub(crate) fn has_changed_credentials(site: &Site<'_>, observation: &Observation) -> bool {
     let credentials = observation.credentials.as_ref();
     let stated = credentials_hash(site, observation);
@@ -81,17 +77,17 @@ pub(crate) fn has_changed_credentials(site: &Site<'_>, observation: &Observation
         .is_some_and(|credentials| stated.as_deref() != Some(&hash::content_hash([credentials])))
 }
 
-/// The hash over salts and all Secrets and ConfigMaps that the spec names.
+/// The hash over the salts and all Secrets and ConfigMaps in the spec.
 pub(super) fn secret_hash(observation: &Observation) -> String {
     let observed = observation.web_annotation(SECRET_HASH);
     match (&observation.salts, observed) {
-        // The site cannot start without its salts, so a restart has to wait for them.
+        // The site cannot start without its salts, so a restart must wait for them.
         (None, Some(observed)) => observed.to_owned(),
         (salts, observed) => observation.references.hash(salts, observed),
     }
 }
 
-/// Returns true if this pass restarts the site's pods with other passwords.
+/// True if this pass restarts the site's Pods with new passwords.
 pub(crate) fn takes_new_credentials(site: &Site<'_>, observation: &Observation) -> bool {
     observation
         .web_annotation(CREDENTIALS_HASH)

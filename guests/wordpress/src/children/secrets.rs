@@ -1,7 +1,6 @@
-//! The Secrets that the host fills with random values: passwords of the database, salts of the
-//! site.
+//! The Secrets that the host fills with random values: database passwords and the site's salts.
 //!
-//! The host creates each one once and holds it from then on, also one that a user created.
+//! The host creates each one once and keeps it from then on, even one that a user created.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +13,12 @@ use crate::{observe::Observation, site::Site};
 /// The site's user in a managed database.
 const USERNAME: &str = "wordpress";
 
-/// Printable ASCII without quotes, backslash, backtick, dollar sign and space, which have a meaning
-/// in a shell, in PHP or in SQL.
+/// Printable ASCII without quotes, backslash, backtick, dollar sign and space, which are special in shells, PHP or
+/// SQL.
 const SALT: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789\
                     !#%&()*+,-./:;<=>?@[]^_{|}~";
 
-/// The keys and salts that WordPress signs its cookies with.
+/// The keys and salts with which WordPress signs cookies.
 pub(crate) const SALT_KEYS: [&str; 8] = [
     "AUTH_KEY",
     "SECURE_AUTH_KEY",
@@ -31,11 +30,11 @@ pub(crate) const SALT_KEYS: [&str; 8] = [
     "NONCE_SALT",
 ];
 
-/// The passwords of a managed database.
+/// A managed database's passwords.
 pub(super) fn database(site: &Site<'_>, observation: &Observation) -> Option<Child> {
     let name = site.mysql_name();
     if observation.has_generated_secret {
-        return Some(held(site, "db-secret", &name));
+        return Some(existing(site, "db-secret", &name));
     }
     if !site.credentials.is_generated || observation.has_lost_credentials(site) {
         return None;
@@ -57,11 +56,11 @@ pub(super) fn database(site: &Site<'_>, observation: &Observation) -> Option<Chi
     Some(child)
 }
 
-/// The keys and salts of the site.
+/// The site's keys and salts.
 pub(super) fn salts(site: &Site<'_>, observation: &Observation) -> Child {
     let name = site.salts_name();
     if observation.salts.is_some() {
-        return held(site, "salts", &name);
+        return existing(site, "salts", &name);
     }
     let secret = Secret {
         metadata: metadata(name, &site.labels("web")),
@@ -73,8 +72,8 @@ pub(super) fn salts(site: &Site<'_>, observation: &Observation) -> Child {
         .fold(child, |child, key| child.generate(key, 64, SALT))
 }
 
-/// A new Secret; not ready until the next pass observes it. The children after it wait until its hash
-/// is known, so that no pod restarts right after its start.
+/// A new Secret, not ready until the next pass observes it. The children after it wait until its hash is known;
+/// otherwise Pods would restart right after their start.
 fn new(site: &Site<'_>, key: &str, secret: &Secret) -> Child {
     Child::new(key, secret)
         .once()
@@ -82,7 +81,7 @@ fn new(site: &Site<'_>, key: &str, secret: &Secret) -> Child {
         .removal(site.policy())
 }
 
-fn held(site: &Site<'_>, key: &str, name: &str) -> Child {
+fn existing(site: &Site<'_>, key: &str, name: &str) -> Child {
     let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name } });
     Child::new(key, &secret)
         .hold()

@@ -1,4 +1,4 @@
-//! The Service and the Ingress of the site.
+//! The site's Service and Ingress.
 
 use std::collections::BTreeMap;
 
@@ -18,17 +18,17 @@ use k8s_openapi::{
 use super::web::PORT_NAME;
 use crate::site::Site;
 
-/// The port of the Service.
+/// The Service port.
 const PORT: i32 = 80;
 
-/// Service and Ingress. The Ingress leads to the Service, whose name another owner may have.
+/// Service and Ingress. The Ingress sends traffic to the Service, whose name may have another owner.
 pub(super) fn children(request: &Request, site: &Site<'_>) -> Vec<Child> {
     let service = Child::new("web-service", &super::marked(service(site))).after(["db"]);
     let ingress = site.has_ingress().then(|| {
         let ingress = Child::new("ingress", &super::marked(ingress(site))).after(["db"]);
         request.children.vouch(ingress, [&service])
     });
-    // The Ingress waits for the Service and not for the address of a load balancer.
+    // The Ingress waits for the Service, not for a load balancer's address.
     [service.ready()].into_iter().chain(ingress).collect()
 }
 
@@ -81,7 +81,7 @@ fn ingress(site: &Site<'_>) -> Ingress {
     }
 }
 
-/// Domains in the order of their first appearance, each with its paths in order and once.
+/// Domains in order of first appearance, each with its distinct paths in order.
 fn paths_by_domain<'a>(site: &Site<'a>) -> Vec<(&'a str, Vec<&'a str>)> {
     let mut domains: Vec<(&str, Vec<&str>)> = Vec::new();
     for route in &site.spec.routes {

@@ -1,7 +1,7 @@
-//! The site: its Deployment, PHP's configuration, its disruption budget.
+//! The site: its Deployment, PHP settings and disruption budget.
 //!
-//! An init container copies the core files from the image at each start, so that a new image changes the
-//! version of WordPress; the claim holds themes, plugins and uploads.
+//! An init container copies the core files from the image at each start, so a new image changes the WordPress
+//! version; the claim holds themes, plugins and uploads.
 
 use std::collections::BTreeMap;
 
@@ -26,24 +26,23 @@ use crate::{
     site::{RESTART_TRIGGER, Site},
 };
 
-/// The user `www-data` of the official images.
+/// The user `www-data` in the official images.
 const USER: i64 = 33;
 
-/// The name of the port that serves HTTP.
+/// The HTTP port's name.
 pub(super) const PORT_NAME: &str = "http";
 
-/// The directory of the core files: an emptyDir, because an unprivileged user cannot write to this
-/// directory of the image.
+/// The core files' directory: an emptyDir, because an unprivileged user cannot write to it in the image.
 const ROOT_PATH: &str = "/var/www/html";
-/// The directory of themes, plugins and uploads, and its path in the claim.
+/// The directory with themes, plugins and uploads, and its path in the claim.
 const CONTENT_PATH: &str = "/var/www/html/wp-content";
 const CONTENT_SUB_PATH: &str = "wp-content";
 
-/// A file of PHP's configuration in the official images; PHP reads them by name, this one last.
+/// A PHP configuration file in the official images. PHP reads the files by name, this one last.
 const PHP_PATH: &str = "/usr/local/etc/php/conf.d/zz-innkeeper.ini";
 const PHP_KEY: &str = "php.ini";
 
-/// Configuration, workload and budget of the site.
+/// The site's configuration, workload and budget.
 pub(super) fn children(
     site: &Site<'_>,
     observation: &Observation,
@@ -93,7 +92,7 @@ fn deployment(
     }
 }
 
-/// The template of the site's pods.
+/// The site's Pod template.
 pub(super) fn template(site: &Site<'_>, observation: &Observation) -> PodTemplateSpec {
     let labels = labels::with_version(&site.labels("web"), site.image);
     PodTemplateSpec {
@@ -107,8 +106,8 @@ pub(super) fn template(site: &Site<'_>, observation: &Observation) -> PodTemplat
     }
 }
 
-/// Recreates the pod unless nodes share the volume for writing: a new pod on another node would wait for
-/// the volume of the old one.
+/// Recreates the Pod unless nodes share the volume for writing: a new Pod on another node would wait for the old
+/// one's volume.
 fn strategy(site: &Site<'_>, observation: &Observation) -> DeploymentStrategy {
     let is_shared = if site.code.existing_claim.is_some() {
         observation
@@ -116,8 +115,10 @@ fn strategy(site: &Site<'_>, observation: &Observation) -> DeploymentStrategy {
             .as_ref()
             .is_some_and(claim::ObservedClaim::is_shared)
     } else {
-        let mut modes = site.code.access_modes.iter();
-        modes.any(|mode| claim::is_shared(mode.as_str()))
+        site.code
+            .access_modes
+            .iter()
+            .any(|mode| claim::is_shared(mode.as_str()))
     };
     if is_shared {
         DeploymentStrategy {
@@ -155,8 +156,7 @@ fn pod_metadata(
     block::metadata(site.spec.pod_metadata.as_ref(), labels, own)
 }
 
-/// The setting that lets an unprivileged user listen on a port below 1024; the level `restricted`
-/// allows it.
+/// The sysctl that lets an unprivileged user listen on a port below 1024; Pod Security `restricted` allows it.
 fn sysctls(site: &Site<'_>) -> Option<Vec<Sysctl>> {
     (site.spec.container_port < 1024).then(|| {
         vec![Sysctl {
@@ -166,7 +166,7 @@ fn sysctls(site: &Site<'_>) -> Option<Vec<Sysctl>> {
     })
 }
 
-/// The init container that copies the files of WordPress; an image without them has its own way.
+/// The init container that copies the WordPress files; images without them bring their own mechanism.
 fn core(site: &Site<'_>) -> Container {
     Container {
         name: "core".to_owned(),
@@ -189,7 +189,7 @@ fn container(site: &Site<'_>) -> Container {
             http_get: Some(readiness(site)),
             ..patient()
         }),
-        // By TCP, so that neither an outage of the database nor maintenance mode restarts the site.
+        // TCP, so that neither a database outage nor maintenance mode restarts the site.
         liveness_probe: Some(Probe {
             tcp_socket: Some(port()),
             ..patient()
@@ -205,7 +205,7 @@ fn container(site: &Site<'_>) -> Container {
     }
 }
 
-/// What both containers have in common.
+/// The fields that both containers share.
 fn common(site: &Site<'_>) -> Container {
     Container {
         image: Some(site.image.to_owned()),
@@ -237,8 +237,8 @@ fn port() -> TCPSocketAction {
     }
 }
 
-/// A page that needs PHP and the database, and neither theme nor plugins: with a broken theme and in
-/// maintenance mode, the Pods stay in the Service, and administrators can mend the site. It does not redirect.
+/// A page that needs PHP and the database, but neither theme nor plugins: the Pods stay in the Service with a broken
+/// theme and in maintenance mode, so administrators can repair the site. It does not redirect.
 fn readiness(site: &Site<'_>) -> HTTPGetAction {
     let header = |name: &str, value: &str| HTTPHeader {
         name: name.to_owned(),
@@ -262,7 +262,7 @@ fn mounts(site: &Site<'_>) -> Vec<VolumeMount> {
     files().into_iter().chain(php).collect()
 }
 
-/// The mounts of the files of WordPress.
+/// The mounts for the WordPress files.
 fn files() -> [VolumeMount; 2] {
     [
         block::mount("html", ROOT_PATH),

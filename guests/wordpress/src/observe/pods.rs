@@ -1,4 +1,4 @@
-//! The Pods of a workload that is not ready, and why.
+//! A workload's Pods, and why it is not ready.
 
 use innkeeper_kit::{labels, workload::Waiting};
 use innkeeper_sdk::{host::ReadError, prelude::*};
@@ -7,21 +7,21 @@ use serde::Deserialize;
 
 use crate::site::Site;
 
-/// A reason for which the container of the database wrote its termination message: the scripts of the Pod name it.
+/// Why the database container failed, from its termination message; the Pod's scripts use these names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// The server runs, and refuses the site's user or has no schema.
+    /// The server runs but rejects the site's user or has no schema.
     UserMissing,
-    /// The image cannot set a password of the Secret.
+    /// The image cannot set a password from the Secret.
     UnusablePassword,
     /// The image lacks the entrypoint or the server.
     UnsupportedImage,
 }
 
-/// The longest time between the end of a startup and that of the container: a last probe and the grace period.
+/// Longest time between the end of a startup and that of the container: a last probe and the grace period.
 const ENDING_SECONDS: i64 = 180;
 
-/// The fields that are read of a Pod.
+/// The Pod fields that the plugin reads.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Pod {
@@ -65,7 +65,7 @@ struct Terminated {
 }
 
 impl Terminated {
-    /// The time for which the container ran, in seconds.
+    /// The container's running time in seconds.
     fn seconds(&self) -> Option<i64> {
         let start = self.started_at.as_ref()?;
         let end = self.finished_at.as_ref()?;
@@ -73,12 +73,12 @@ impl Terminated {
     }
 }
 
-/// The Pods of one component of a site.
+/// The Pods of one site component.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pods(Vec<Pod>);
 
 impl Pods {
-    /// Reads the Pods. Without the grant there are none: they only explain what the workload tells.
+    /// Reads the Pods. Without the grant there are none: they only explain the workload's state.
     pub(crate) fn read(
         request: &Request,
         host: &dyn Host,
@@ -93,7 +93,7 @@ impl Pods {
         }
     }
 
-    /// Why the database does not become ready, if its container has told it.
+    /// Why the database does not become ready, if its container has reported it.
     pub(crate) fn failure(&self) -> Option<Failure> {
         let containers = self.0.iter().flat_map(|pod| &pod.status.container_statuses);
         containers
@@ -107,14 +107,13 @@ impl Pods {
             })
     }
 
-    /// A Pod whose container was ended because it had not started within this time. The status does not tell it, so
-    /// the time for which the container ran does.
+    /// A Pod whose container was killed because it did not start in time. The status does not say so, but the
+    /// container's running time does.
     pub(crate) fn late(&self, startup_seconds: i32) -> Option<String> {
         let limit = i64::from(startup_seconds);
         let is_late = |seconds: i64| (limit..limit + ENDING_SECONDS).contains(&seconds);
         self.0.iter().find_map(|pod| {
-            let mut containers = pod.status.container_statuses.iter();
-            let is_late = containers.any(|container| {
+            let is_late = pod.status.container_statuses.iter().any(|container| {
                 container.last_state.terminated.as_ref().and_then(Terminated::seconds).is_some_and(is_late)
             });
             let name = &pod.metadata.name;
@@ -127,7 +126,7 @@ impl Pods {
         })
     }
 
-    /// The first Pod with a container that waits for something else than its turn, and the reason.
+    /// The first Pod with a waiting container, and the reason.
     pub(crate) fn waiting(&self) -> Option<String> {
         self.0.iter().find_map(|pod| {
             let status = &pod.status;
@@ -135,8 +134,9 @@ impl Pods {
                 .init_container_statuses
                 .iter()
                 .chain(&status.container_statuses);
-            let mut waiting = containers.filter_map(|container| container.state.waiting.as_ref());
-            let reason = waiting.find_map(Waiting::cause)?;
+            let reason = containers
+                .filter_map(|container| container.state.waiting.as_ref())
+                .find_map(Waiting::cause)?;
             Some(format!("Pod {}: {reason}", pod.metadata.name))
         })
     }

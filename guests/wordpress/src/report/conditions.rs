@@ -1,4 +1,4 @@
-//! The conditions; the first matching row of a type wins.
+//! The conditions; for each type, the first match wins.
 
 use innkeeper_sdk::prelude::*;
 
@@ -38,14 +38,14 @@ pub(super) fn conditions(
     .collect()
 }
 
-/// A pass as the conditions see it.
+/// The inputs for the conditions.
 struct View<'a> {
     site: &'a Site<'a>,
     observation: &'a Observation,
     hashes: &'a Hashes,
     unapplied: Option<&'a Unapplied>,
-    /// The numbers of desired, ready, updated and existing replicas.
-    wanted: i32,
+    /// Desired, ready, updated and existing replicas.
+    replicas: i32,
     ready: i32,
     updated: i32,
     total: i32,
@@ -59,7 +59,7 @@ impl<'a> View<'a> {
             observation,
             hashes,
             unapplied: None,
-            wanted: site.replicas(),
+            replicas: site.replicas(),
             ready: status.ready_replicas,
             updated: status.updated_replicas,
             total: status.replicas,
@@ -99,7 +99,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Reason and message of what the Pod of the database tells about itself.
+    /// Reason and message from the database Pod's own failure report.
     fn database_failure(&self) -> Option<(&'static str, String)> {
         let name = self.site.mysql_name();
         let secret = &self.site.credentials.secret;
@@ -107,21 +107,21 @@ impl<'a> View<'a> {
             Failure::UserMissing => (
                 "UserMissing",
                 format!(
-                    "the database {name} runs, but the user of Secret {secret} cannot use its schema: create user \
-                     and schema in the Pod {name}-0 with the password of the Secret, or, if the data may be lost, \
+                    "the database {name} runs, but the user in Secret {secret} cannot use its schema: create user \
+                     and schema in the Pod {name}-0 with the Secret's password, or, if the data may be lost, \
                      delete the claim {name} and the Pod"
                 ),
             ),
             Failure::UnusablePassword => (
                 "UnusablePassword",
                 format!(
-                    "the image cannot set a password with an apostrophe or a backslash: take others in Secret {secret}"
+                    "the image cannot set a password with an apostrophe or a backslash: use other passwords in Secret {secret}"
                 ),
             ),
             Failure::UnsupportedImage => (
                 "UnsupportedImage",
                 format!(
-                    "the image {} has no docker-entrypoint.sh, or neither mysqld nor mariadbd: take an image that \
+                    "the image {} has no docker-entrypoint.sh, or neither mysqld nor mariadbd: use an image that \
                      behaves as the official ones of MySQL and MariaDB",
                     self.site.database_image()
                 ),
@@ -129,7 +129,7 @@ impl<'a> View<'a> {
         })
     }
 
-    /// The reason of `Degraded` for a database that is not ready; none while it only takes its time to start.
+    /// The `Degraded` reason for a database that is not ready; `None` while it only needs time to start.
     fn database_trouble(&self, database: &Condition) -> Option<&'static str> {
         if self.site.managed.is_none() || self.observation.is_database_ready() {
             return None;
@@ -141,32 +141,32 @@ impl<'a> View<'a> {
         is_down.then_some("DatabaseUnavailable")
     }
 
-    /// A claim that an earlier pass has stated with a larger size, and that did not take it.
+    /// A claim that did not take the larger size that an earlier pass applied.
     fn claim_that_stays_small(&self) -> Option<String> {
         let (name, observed, declared) = self.observation.small_claim(self.site)?;
         self.observation.is_restated.then(|| {
             format!(
-                "claim {name} stays at {} instead of {}: Synced tells why; set its size back, or let its storage \
+                "claim {name} stays at {} instead of {}: see Synced; set its size back, or let its storage \
                  class allow expansion",
                 observed.0, declared.0
             )
         })
     }
 
-    /// Why the cluster refuses Pods of the site: also those beside ready ones, of a roll-out.
+    /// Why the cluster rejects site Pods, including those of a rollout next to ready ones.
     fn replica_failure(&self) -> Option<String> {
         let failure = self.observation.web.as_ref()?.replica_failure()?;
         Some(format!("Pods of the site cannot be created: {failure}"))
     }
 
-    /// Why the Pod of the database is missing or not ready, as far as the cluster tells it.
+    /// Why the database's Pod is missing or not ready, as far as the cluster reports it.
     fn database_cause(&self) -> Option<String> {
         let database = self.observation.database.as_ref()?;
         let name = self.site.mysql_name();
         let pods = &database.status;
         if self.observation.lacks_database_pod {
             return Some(format!(
-                "StatefulSet {name} has no Pod: its events tell why, such as a quota, a LimitRange or admission"
+                "StatefulSet {name} has no Pod: see its events for the cause, such as a quota, a LimitRange or admission"
             ));
         }
         let waiting = self
@@ -178,7 +178,7 @@ impl<'a> View<'a> {
         if waiting.is_none() || database.is_parallel() || pods.updated_replicas > 0 {
             return waiting;
         }
-        // Its StatefulSet waits until the old Pod is ready.
+        // The StatefulSet waits until the old Pod is ready.
         Some(format!(
             "{}: delete the Pod, so that StatefulSet {name} replaces it",
             waiting.unwrap_or_default()
@@ -197,7 +197,7 @@ impl<'a> View<'a> {
     }
 
     fn progressing(&self) -> Condition {
-        let replicas = self.wanted;
+        let replicas = self.replicas;
         if self.is_waiting() {
             Condition::new("Progressing", true, "WaitingForDatabase", self.waiting())
         } else if let Some(message) = self.rolling_out() {
@@ -208,10 +208,10 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The work that is left until all Pods of the site have the stated template; none if they have it.
+    /// What is left until all site Pods have the desired template; `None` if they have it.
     fn rolling_out(&self) -> Option<String> {
         let web = self.observation.web.as_ref();
-        let replicas = self.wanted;
+        let replicas = self.replicas;
         if web.is_none_or(|web| !web.is_current(&self.hashes.web)) {
             return Some("waiting for the Deployment to be updated".to_owned());
         }
@@ -264,12 +264,12 @@ impl<'a> View<'a> {
             ("ClaimNotGrown", message)
         } else if let Some(unapplied) = self.unapplied.filter(|unapplied| unapplied.is_refused) {
             ("ChildNotApplied", unapplied.refused())
-        } else if !self.is_waiting() && self.wanted > 0 && self.ready < self.wanted {
+        } else if !self.is_waiting() && self.replicas > 0 && self.ready < self.replicas {
             let cause = self.observation.web_pods.waiting();
             let cause = cause.map(|cause| format!("; {cause}")).unwrap_or_default();
             ("Degraded", format!("{}{cause}", self.ready_of_wanted()))
         } else {
-            let message = "nothing is known to be wrong";
+            let message = "no problem is known";
             return Condition::new("Degraded", false, "NotDegraded", message);
         };
         Condition::new("Degraded", true, reason, message)
@@ -282,9 +282,9 @@ impl<'a> View<'a> {
         }
         let is_database_ready = self.site.managed.is_none() || self.observation.is_database_ready();
         let is_refused = matches!(&*degraded.reason, "ClaimNotGrown" | "ChildNotApplied");
-        let message = if self.wanted == 0 {
+        let message = if self.replicas == 0 {
             "zero replicas are requested".to_owned()
-        } else if self.ready >= self.wanted && is_database_ready && !is_refused {
+        } else if self.ready >= self.replicas && is_database_ready && !is_refused {
             let rolling_out = self
                 .growing()
                 .or_else(|| self.database_rolling_out())
@@ -309,7 +309,7 @@ impl<'a> View<'a> {
         let owned = &self.observation.owned_data;
         if self.site.policy() == RemovalPolicy::Retain && !owned.is_empty() {
             let list = owned.join(", ");
-            let message = format!("{list} carry an ownerReference and go with the parent");
+            let message = format!("{list} have an ownerReference and are deleted with the parent");
             return Condition::new("DataPersistent", false, "OwnedData", message);
         }
         Condition::new(
@@ -320,7 +320,7 @@ impl<'a> View<'a> {
         )
     }
 
-    /// WordPress makes its first visitor the administrator, and the plugin cannot see if one has come.
+    /// WordPress makes its first visitor the administrator, and the plugin cannot see whether that has happened.
     fn open_installer(&self) -> Option<Condition> {
         let is_open = self.site.is_published() && !self.site.spec.allow_open_installer;
         let message = format!(
@@ -349,7 +349,7 @@ impl<'a> View<'a> {
 
     fn changed_credentials(&self) -> Option<Condition> {
         let message = format!(
-            "Secret {} has changed since the site took its passwords: make them those of the database, \
+            "Secret {} has changed since the site started: set the same passwords in the database, \
              then set the annotation {RESTART_TRIGGER} to another value",
             self.site.credentials.secret
         );
@@ -366,11 +366,11 @@ impl<'a> View<'a> {
     }
 
     fn ready_of_wanted(&self) -> String {
-        let ready = self.ready.min(self.wanted);
-        format!("{ready} of {} replicas are ready", self.wanted)
+        let ready = self.ready.min(self.replicas);
+        format!("{ready} of {} replicas are ready", self.replicas)
     }
 
-    /// Reason and message of a problem with the passwords of the database.
+    /// Reason and message for a problem with the database passwords.
     fn credentials_problem(&self) -> Option<(&'static str, String)> {
         let credentials = &self.site.credentials;
         if let Some(lost) = self.lost_credentials() {
@@ -384,7 +384,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Reason and message of a problem with a Secret that the pods need.
+    /// Reason and message for a problem with a Secret that the Pods need.
     fn secret_problem(&self) -> Option<(&'static str, String)> {
         if let Some(lost) = self.lost_credentials() {
             return Some(lost);

@@ -1,11 +1,10 @@
-//! Events about transitions, found by comparison with the stored conditions; no decision depends on
-//! them.
+//! Events for transitions from the stored conditions; no decision depends on them.
 
 use innkeeper_sdk::prelude::*;
 
 use crate::{children::takes_new_credentials, observe::Observation, site::Site};
 
-/// The events of this pass.
+/// This pass's events.
 pub(super) fn events(
     request: &Request,
     site: &Site<'_>,
@@ -17,13 +16,13 @@ pub(super) fn events(
         .filter(|condition| request.is_transition(condition))
         .filter_map(|condition| event(request, condition))
         .collect();
-    // Each report states this condition, so its absence marks the first pass.
+    // Every report has this condition, so its absence marks the first pass.
     let is_first = request.stored_condition("DatabaseReady").is_none();
     if is_first && site.credentials.is_generated && observation.reuses_generated_secret {
         let message = format!("Secret {} exists and is used", site.mysql_name());
         events.push(match site.spec.root_password() {
             None => Event::normal("CredentialsReused", message),
-            // The database does not use the given password.
+            // The database does not use the password in the spec.
             Some(_) => Event::warning("CredentialsReused", message),
         });
     }
@@ -36,7 +35,7 @@ pub(super) fn events(
     events
 }
 
-/// The event of a condition that has changed.
+/// The event for a changed condition.
 fn event(request: &Request, condition: &Condition) -> Option<Event> {
     let Condition {
         type_,
@@ -48,7 +47,7 @@ fn event(request: &Request, condition: &Condition) -> Option<Event> {
         ("Ready", "Ready") | ("DatabaseReady", "DatabaseReady" | "WaitingForDatabase") => {
             Some(Event::normal(reason, message))
         }
-        // A roll-out has been asked for, and is no problem.
+        // A rollout is intended and no problem.
         ("Ready", "RollingOut") | ("Degraded", "NotDegraded" | "Degraded") => None,
         ("Ready", _) => request
             .stored_condition("Ready")

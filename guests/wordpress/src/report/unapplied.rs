@@ -30,6 +30,9 @@ impl Unapplied {
 
     /// The message when an earlier pass has stated it in vain.
     pub(super) fn refused(&self) -> String {
-        format!("{} is not as it is stated: Synced tells why", self.child)
+        format!(
+            "{} does not match the desired state: see Synced",
+            self.child
+        )
     }
 }

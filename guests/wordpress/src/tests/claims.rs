@@ -134,8 +134,7 @@ fn data_that_is_deleted_with_the_parent_is_reported() {
     let outcome = pass_with(&request, &host().object(&old));
     assert_eq!(
         condition(&outcome, "DataPersistent"),
-        "DataPersistent=False/OwnedData: PersistentVolumeClaim/old, Secret/shop-mysql carry an \
-         ownerReference and go with the parent"
+        "DataPersistent=False/OwnedData: PersistentVolumeClaim/old, Secret/shop-mysql have an ownerReference and are deleted with the parent"
     );
     assert!(events(&outcome).contains(&"Warning OwnedData".to_owned()));
 

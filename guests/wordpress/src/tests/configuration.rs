@@ -1,4 +1,4 @@
-//! The schema of the configuration, as the host checks it.
+//! The configuration schema, as the host checks it.
 
 use innkeeper_guest_testing::check_configurations;
 use serde_json::json;
@@ -60,7 +60,7 @@ fn the_host_accepts_the_configurations_that_the_plugin_reads() {
 #[test]
 fn images_are_references_and_repositories() {
     let digest = format!("@sha256:{}", "a".repeat(64));
-    // A text, whether it is a reference, and whether it is an entry of a list of repositories.
+    // A text, whether it is an image reference, and whether it is a repository entry.
     let table = [
         ("mysql", true, true),
         ("library/mysql", true, true),

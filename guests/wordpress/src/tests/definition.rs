@@ -1,4 +1,4 @@
-//! The definition and the schema of the configuration.
+//! The CRD and the configuration schema.
 
 use innkeeper_sdk::testing::definition_problems;
 use serde_json::{Value, json};
@@ -54,7 +54,7 @@ fn the_definition_is_small_and_has_no_field_without_effect() {
     );
 }
 
-// A new version of the plugin serves with the grants of the last one.
+// A new plugin version works with the last version's grants.
 #[test]
 fn kinds_of_features_are_optional() {
     let required = manifest().children.iter().filter(|child| child.required);
@@ -90,7 +90,7 @@ fn the_configuration_admits_no_other_keys() {
     assert_eq!(images["additionalProperties"], false);
 }
 
-/// The paths of enums whose description leaves out a value.
+/// The paths of enums whose description omits a value.
 fn unexplained(path: &str, schema: &Value, found: &mut Vec<String>) {
     let text = schema["description"].as_str().unwrap_or_default();
     let items = schema.get("items").unwrap_or(schema);

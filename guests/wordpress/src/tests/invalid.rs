@@ -1,4 +1,4 @@
-//! Parents that a pass refuses, always with the whole report.
+//! Parents that a pass rejects, always with a complete report.
 
 use innkeeper_sdk::{
     prelude::*,

@@ -1,4 +1,4 @@
-//! The order of the children: first the database, then the site; no child is removed later.
+//! The children's order: first the database, then the site; no child is removed later.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{condition, first, parent, pass, pass_with, running, secret, workloads};
 
-/// The keys of an answer in their order, each with the keys that it waits for.
+/// An answer's keys in order, each with the keys that it waits for.
 fn keys(outcome: &Outcome) -> Vec<String> {
     let children = outcome.children().iter();
     children

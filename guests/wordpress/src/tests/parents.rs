@@ -1,4 +1,4 @@
-//! Parents that the definition admits, made from its schema.
+//! Parents that the CRD admits, generated from its schema.
 
 use innkeeper_crd::RejectionCause;
 use innkeeper_guest_testing::{self as testing, Values};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{manifest, parent, schema};
 
-/// A parent as the API server stores it. Each field of the spec that it would reject is left out.
+/// A parent as the API server stores it, without spec fields that it would reject.
 pub(super) fn admitted(name: impl Strategy<Value = String>) -> impl Strategy<Value = Value> {
     let properties =
         &manifest().crds[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
@@ -20,7 +20,7 @@ pub(super) fn admitted(name: impl Strategy<Value = String>) -> impl Strategy<Val
     })
 }
 
-/// Removes the field that a cause is about, or those that the message of a rule over several fields names.
+/// Removes the field that a cause concerns, or the fields that a rule's message names.
 fn leave_out(fields: &mut Map<String, Value>, cause: &RejectionCause) {
     let field = cause.path.split(['.', '[']).nth(1).unwrap_or_default();
     if fields.remove(field).is_some() {
@@ -30,7 +30,7 @@ fn leave_out(fields: &mut Map<String, Value>, cause: &RejectionCause) {
     let before = fields.len();
     fields.retain(|name, _| !message.contains(&name.to_lowercase()));
     if fields.len() == before {
-        // The messages that name no field that is there.
+        // Messages that name no existing field.
         fields.remove("replicas");
         fields.remove("env");
     }

@@ -1,4 +1,4 @@
-//! Passwords live in Secrets only, and the Secrets outlive everything.
+//! Passwords are only in Secrets, and the Secrets outlive everything.
 
 use innkeeper_sdk::{prelude::*, testing::TestRequest};
 use serde_json::{Value, json};
@@ -104,7 +104,7 @@ fn a_password_without_effect_is_an_event() {
     assert!(events(&outcome).contains(&"Warning CredentialsReused".to_owned()));
 }
 
-// A pass sees its own Secret before its first report is stored, after a crash for example.
+// A pass may see its own Secret before its first report is stored, for example after a crash.
 #[test]
 fn a_secret_is_reused_only_if_the_parent_is_younger() {
     let created = |object: &Value, time: &str| {
@@ -127,7 +127,7 @@ fn a_secret_is_reused_only_if_the_parent_is_younger() {
         let request = TestRequest::new(&parent);
         let retained = request.clone().retained("db-secret", &secret);
         assert_eq!(reused(retained), is_reused, "{time}");
-        // A Secret that goes with the parent was made for it.
+        // A Secret that is deleted with the parent was created for it.
         assert!(!reused(request.child("db-secret", &secret)), "{time}");
     }
 }
@@ -150,14 +150,14 @@ fn data_without_its_passwords_never_gets_new_ones() {
         format!("Degraded=True/{lost}")
     );
 
-    // Restored by the user, it is used, and everything continues by itself.
+    // Once the user restores it, it is used and everything continues.
     let host = host().object(&secret("shop-mysql", &MYSQL_KEYS));
     let outcome = pass_with(&request, &host);
     assert_eq!(outcome.child("db-secret").unwrap().apply, ApplyPolicy::Hold);
     assert!(condition(&outcome, "Degraded").starts_with("Degraded=False"));
 }
 
-// The generated Secret has never existed, so the new Pods could not start.
+// The generated Secret has never existed, so new Pods could not start.
 #[test]
 fn workloads_stay_when_the_passwords_of_their_data_are_named_no_more() {
     let spec = json!({ "database": { "managed": { "credentialsSecretRef": { "name": "mine" } } } });
@@ -183,7 +183,7 @@ fn workloads_stay_when_the_passwords_of_their_data_are_named_no_more() {
             format!("Degraded=True/CredentialsLost: {lost}")
         );
 
-        // With the passwords in the Secret of the generated name, everything continues by itself.
+        // Once the Secret with the generated name has the passwords, everything continues.
         let both = host()
             .object(&secret("mine", &MYSQL_KEYS))
             .object(&secret("shop-mysql", &MYSQL_KEYS));
@@ -243,7 +243,7 @@ fn changed_external_credentials_replace_the_pods() {
     let outcome = pass_with(&request, &after);
     assert_ne!(annotation(&outcome, CREDENTIALS_HASH), old);
     assert!(events(&outcome).contains(&"Normal CredentialsRotated".to_owned()));
-    // A Secret that is gone restarts nothing.
+    // A missing Secret restarts nothing.
     let namespace = json!({ "tenants": { "references": "namespace" } });
     let after = pass(&request.config(&namespace));
     assert_eq!(annotation(&after, CREDENTIALS_HASH), old);
@@ -264,8 +264,7 @@ fn changed_credentials_of_a_managed_database_keep_the_pods() {
     assert_eq!(annotation(&outcome, CREDENTIALS_HASH), old);
     assert_eq!(
         condition(&outcome, "CredentialsChanged"),
-        "CredentialsChanged=True/SecretChanged: Secret mine has changed since the site took its \
-         passwords: make them those of the database, then set the annotation \
+        "CredentialsChanged=True/SecretChanged: Secret mine has changed since the site started: set the same passwords in the database, then set the annotation \
          example.com/restart-trigger to another value"
     );
     assert!(events(&outcome).contains(&"Warning CredentialsChanged".to_owned()));
@@ -347,7 +346,7 @@ fn a_deleted_salts_secret_is_made_anew_and_restarts_only_when_it_is_there() {
     let parent = parent("shop", &json!({}));
     let request = running(&parent);
     let old = annotation(&pass(&request), SECRET_HASH);
-    // The same children but the salts.
+    // The same children without the salts.
     let without = pass(&TestRequest::new(&parent));
     let children: Vec<Child> = super::workloads(&pass(&request), 1, 1)
         .children()

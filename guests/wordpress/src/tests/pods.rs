@@ -1,4 +1,4 @@
-//! The pods of site and database.
+//! The site's and the database's Pods.
 
 use innkeeper_sdk::{prelude::*, testing::TestRequest};
 use serde_json::{Value, json};
@@ -92,8 +92,8 @@ fn without_routes_no_address_is_fixed() {
     assert_eq!(container["env"][4]["value"], "shop.default.svc");
 }
 
-// Core files come from the image at each start: an update in a Pod would be lost with it, while the
-// database keeps the schema of the newer version.
+// Core files come from the image at each start: an update inside a Pod would be lost with it, while the database
+// keeps the newer schema.
 #[test]
 fn the_core_is_updated_by_the_image_alone() {
     let extra = |spec: Value| {
@@ -159,7 +159,7 @@ fn an_external_database_is_named_with_its_port() {
     }
 }
 
-// The kubelet takes `$(` for the start of a variable's name.
+// The kubelet would expand `$(` as a variable reference.
 #[test]
 fn scripts_run_as_they_are_written() {
     let outcome = first(&json!({}));
@@ -263,7 +263,7 @@ fn the_database_is_probed_over_tcp_and_given_time_to_initialize() {
     );
 }
 
-/// The rules of the Pod Security level `restricted` that a pod template can break.
+/// The rules of Pod Security `restricted` that a Pod template can break.
 fn check_restricted(pod: &Value) {
     let spec = &pod["spec"];
     assert_eq!(spec["automountServiceAccountToken"], false);
@@ -356,7 +356,7 @@ fn a_volume_that_cannot_be_shared_is_released_first() {
         strategy(code(json!({ "existingClaim": "shared" }))),
         rolling
     );
-    // Pods of two nodes could only read such a volume.
+    // Pods on two nodes could only read such a volume.
     let once = ["ReadWriteOnce", "ReadOnlyMany"];
     assert_eq!(strategy(code(json!({ "accessModes": once }))), recreate);
     for name in ["single", "read"] {

@@ -1,7 +1,7 @@
-//! The scripts of the Pods with real programs, in namespaces that are made as those of a container: with the
-//! stated user and variables, without capabilities, and with the volumes as a kubelet makes them.
+//! Runs the Pods' scripts with real programs, in namespaces like a container's: with its user and variables, without
+//! capabilities, and with volumes as the kubelet mounts them.
 //!
-//! They need root. A program is in the place of the image's entrypoint.
+//! These tests need root. A test program replaces the image's entrypoint.
 
 use std::{
     fs,
@@ -20,7 +20,7 @@ use super::{first, pod};
 mod database;
 mod http;
 
-/// The number of moments at which a first start is killed.
+/// At how many moments a first start is killed.
 fn moments() -> u32 {
     if is_full() { 20 } else { 3 }
 }
@@ -38,12 +38,12 @@ struct Container {
     root: PathBuf,
     user: u32,
     spec: Value,
-    /// The root directory of the image; that of this machine when absent.
+    /// The image's root directory; this machine's when absent.
     image: Option<PathBuf>,
 }
 
 impl Container {
-    /// A container of the site's Pods; none where the tests may make no namespaces.
+    /// A container of the site's Pods; `None` where tests cannot create namespaces.
     fn new(workload: &str, list: &str, user: u32) -> Option<Self> {
         Self::for_pod(&pod(&first(&json!({})), workload), list, user)
     }
@@ -77,7 +77,7 @@ impl Container {
         Some(container)
     }
 
-    /// Makes the volumes anew, owned by root and the group of the Pod.
+    /// Recreates the volumes, owned by root and the Pod's group.
     fn empty(&self) {
         for (volume, _) in self.mounts() {
             fs::remove_dir_all(self.root.join(&volume)).ok();
@@ -88,7 +88,7 @@ impl Container {
         }
     }
 
-    /// The directory of each volume, and where the container has it.
+    /// Each volume's directory, and where the container mounts it.
     fn mounts(&self) -> Vec<(String, String)> {
         let mounts = self.spec["volumeMounts"].as_array().unwrap().iter();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -100,7 +100,7 @@ impl Container {
             .collect()
     }
 
-    /// Puts a script in the place of a program of the image.
+    /// Replaces a program in the image with a script.
     fn program(&self, name: &str, script: &str) {
         let path = self.root.join("bin").join(name);
         fs::write(&path, script).unwrap();
@@ -109,7 +109,7 @@ impl Container {
 
     fn start(&self, environment: &[(&str, &str)], image: &[(&Path, &str)]) -> Process {
         let root = self.root.display();
-        // Directories that this machine lacks lie on an overlay that goes with the container.
+        // Directories that this machine lacks are on an overlay that disappears with the container.
         let overlay = |lower: &str, name: &str, at: &str| {
             format!(
                 "mkdir -p {at} /mnt/up{name} /mnt/work{name}; mount -t overlay none {at} \
@@ -131,14 +131,14 @@ impl Container {
             );
             ("", "")
         };
-        // By another path, because a volume may hide this one.
+        // Another path, because a volume may hide this one.
         lines.push(format!(
             "mount -t proc none {at}/proc; mkdir -p {at}/mnt/root; mount --bind {root} {at}/mnt/root\n\
              exec {enter}sh /mnt/root/start \"$@\""
         ));
         fs::write(self.root.join("start"), self.inner(image)).unwrap();
         let script = lines.join("\n");
-        // The images of the site start their entrypoint.
+        // The site's images start their entrypoint.
         let own = json!(["docker-entrypoint.sh"]);
         let command = self.spec.get("command").unwrap_or(&own).as_array().unwrap();
         Command::new("unshare")
@@ -163,7 +163,7 @@ impl Container {
             .unwrap()
     }
 
-    /// What is done in the image, before the command of the container.
+    /// What runs in the image before the container's command.
     fn inner(&self, image: &[(&Path, &str)]) -> String {
         let image = image
             .iter()
@@ -184,16 +184,16 @@ impl Container {
         lines.join("\n")
     }
 
-    fn environment<'a>(given: &[(&'a str, &'a str)]) -> Vec<(&'a str, String)> {
+    fn environment<'a>(additional: &[(&'a str, &'a str)]) -> Vec<(&'a str, String)> {
         let path = "/mnt/root/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned();
         let own = [("PATH", path), ("HOSTNAME", "shop-0".to_owned())];
-        let given = given
+        let additional = additional
             .iter()
             .map(|(name, value)| (*name, (*value).to_owned()));
-        own.into_iter().chain(given).collect()
+        own.into_iter().chain(additional).collect()
     }
 
-    /// Runs the command of a probe in the container; true if it succeeds.
+    /// Runs a probe's command in the container; true if it succeeds.
     fn probe(&self, probe: &str, container: &Process, environment: &[(&str, &str)]) -> bool {
         let command = self.spec[probe]["exec"]["command"]
             .as_array()
@@ -204,7 +204,7 @@ impl Container {
             .is_some_and(|mut child| child.status().is_ok_and(|status| status.success()))
     }
 
-    /// A command in the container; none once its first process has ended.
+    /// A command in the container; `None` once its first process has exited.
     fn command<'a>(
         &self,
         container: &Process,
@@ -253,7 +253,7 @@ fn first_process(container: &Process) -> Option<String> {
         .map(ToOwned::to_owned)
 }
 
-/// Kills all processes of a container at once, as the kernel does at the end of its first one.
+/// Kills all of a container's processes at once, as the kernel does when the first one exits.
 fn kill(mut container: Process) {
     if let Some(first) = first_process(&container) {
         Command::new("kill")
@@ -266,7 +266,7 @@ fn kill(mut container: Process) {
     container.wait().unwrap();
 }
 
-/// The files below a directory with their content, by path.
+/// The files below a directory, with their content.
 fn files(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut paths = Vec::new();
     let mut directories = vec![directory.to_owned()];
@@ -285,7 +285,7 @@ fn files(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     paths
 }
 
-/// Files in the place of those of WordPress, as many as it has.
+/// Test files instead of WordPress, in the same number.
 fn source(root: &Path) -> PathBuf {
     let source = root.join("source");
     for number in 0..2000 {
@@ -343,7 +343,7 @@ fn a_copy_of_the_core_that_was_cut_off_is_completed() {
             "moment {moment}: the second copy lacks files"
         );
     }
-    // A file of the core that was cut off is written again; the files of the site stay.
+    // A truncated core file is rewritten; the site's files stay.
     fs::write(html("file-8.php"), "cut").unwrap();
     fs::write(content.join("themes/theme-2/file-2.php"), "edited").unwrap();
     fs::remove_file(content.join("themes/theme-2/file-42.php")).unwrap();
@@ -358,7 +358,7 @@ fn a_copy_of_the_core_that_was_cut_off_is_completed() {
     assert_eq!(read("themes/theme-2/file-2.php"), "edited");
     assert!(!content.join("themes/theme-2/file-42.php").exists());
     assert_eq!(read("uploads/photo"), "photo");
-    // An image without the files has its own way.
+    // An image without the files brings its own mechanism.
     container.empty();
     assert!(container.start(&[], &[]).wait().unwrap().success());
     assert_eq!(copied(), []);

@@ -1,4 +1,4 @@
-//! Properties of each parent that the definition admits.
+//! Properties that hold for each parent the CRD admits.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{claim, host, parents::admitted, secret, stored};
 use crate::Plugin;
 
-/// A host with every Secret, ConfigMap and claim that a parent can name, but for those of the site itself.
+/// A host with every Secret, ConfigMap and claim that a parent can reference, except the site's own.
 struct Everything;
 
 impl Host for Everything {
@@ -61,7 +61,7 @@ struct Present {
     object: Value,
 }
 
-/// The children of one parent by kind and name, and its status, as a host keeps them.
+/// One parent's children by kind and name, and its status, as a host keeps them.
 #[derive(Clone, Debug, Default)]
 struct Cluster {
     children: BTreeMap<(String, String), Present>,
@@ -69,7 +69,7 @@ struct Cluster {
 }
 
 impl Cluster {
-    /// The request of the next pass, with settings that let the plugin accept most parents.
+    /// The next request, with settings under which the plugin accepts most parents.
     fn request(&self, parent: &Value) -> TestRequest {
         let keys = json!(["cpu", "memory", "a", "a/"]);
         let tenants = json!({
@@ -101,7 +101,7 @@ impl Cluster {
         answer
     }
 
-    /// The answer after which no pass changes a child of this parent any more.
+    /// The answer after which no pass changes a child anymore.
     fn settle(&mut self, parent: &Value) -> Result<Outcome, Fault> {
         for _ in 0..3 {
             self.pass(parent)?;
@@ -135,7 +135,7 @@ impl Cluster {
         }
     }
 
-    /// The children without the sizes of claims, which never shrink.
+    /// The children without claim sizes, which never shrink.
     fn without_sizes(&self) -> BTreeMap<(String, String), Present> {
         let mut children = self.children.clone();
         for ((kind, _), child) in &mut children {
@@ -151,7 +151,7 @@ fn is_data(kind: &str) -> bool {
     ["Secret", "PersistentVolumeClaim"].contains(&kind)
 }
 
-/// A child as the API server stores it: with its defaults and metadata, and with all Pods ready.
+/// A child as the API server stores it, with defaults and metadata, and with all Pods ready.
 fn with_defaults(child: &Child) -> Value {
     let probe = json!({ "successThreshold": 1, "timeoutSeconds": 1, "periodSeconds": 10 });
     let container = json!({
@@ -203,12 +203,12 @@ fn shop() -> impl Strategy<Value = Value> {
     admitted(Just("shop".to_owned()))
 }
 
-/// Names that satisfy the rules on names, chosen to look like each other's children.
+/// Valid names that look like each other's children.
 fn name() -> impl Strategy<Value = String> {
     "(a|shop)(-(a|wp|php|code|mysql-code|mysql-wp)){0,2}"
 }
 
-/// Every selector of an answer.
+/// Every selector in an answer.
 fn selectors(outcome: &Outcome) -> impl Iterator<Item = &Value> {
     outcome.children().iter().filter_map(|child| {
         let selector = child.object["spec"].get("selector")?;
@@ -217,8 +217,11 @@ fn selectors(outcome: &Outcome) -> impl Iterator<Item = &Value> {
 }
 
 fn is_matched(selector: &Value, labels: &Value) -> bool {
-    let mut required = selector.as_object().unwrap().iter();
-    required.all(|(key, value)| labels.get(key) == Some(value))
+    selector
+        .as_object()
+        .unwrap()
+        .iter()
+        .all(|(key, value)| labels.get(key) == Some(value))
 }
 
 proptest! {
@@ -234,7 +237,7 @@ proptest! {
         prop_assert_eq!(&before.children, &cluster.children);
         prop_assert_eq!(&before.status, &cluster.status);
         prop_assert_eq!(&twice.report().events, &[]);
-        // All Pods are ready and have the stated templates.
+        // All Pods are ready and have the desired templates.
         let is_wanted = parent["spec"]["replicas"] != 0;
         prop_assert_eq!(twice.report().find_condition("Ready").unwrap().is_true(), is_wanted);
     }
@@ -246,13 +249,13 @@ proptest! {
             return Ok(());
         }
         let before = cluster.without_sizes();
-        // An edit that is invalid changes the deletion policy alone.
+        // An invalid edit changes only the deletion policy.
         cluster.settle(&edited).ok();
         if cluster.settle(&parent).is_err() {
             return Ok(());
         }
         let mut after = cluster.without_sizes();
-        // Data that the edit asked for stays.
+        // Data that the edit requested stays.
         after.retain(|identity, _| before.contains_key(identity) || !is_data(&identity.0));
         prop_assert_eq!(before, after);
     }
@@ -262,10 +265,9 @@ proptest! {
         let mut cluster = Cluster::default();
         cluster.settle(&before).ok();
         for (kind, name) in cluster.children.clone().into_keys().filter(|identity| is_data(&identity.0)) {
-            // An invalid parent changes no child at all.
+            // An invalid parent changes no child.
             if let Ok(Outcome::Desired(answer)) = cluster.pass(&after) {
-                let mut stated = answer.children.iter();
-                let is_stated = stated.any(|child| (child.kind(), child.name()) == (&*kind, &*name));
+                let is_stated = answer.children.iter().any(|child| (child.kind(), child.name()) == (&*kind, &*name));
                 prop_assert!(is_stated, "{kind} {name} is left out");
             }
         }
@@ -286,7 +288,7 @@ proptest! {
     #[test]
     fn every_admitted_parent_has_an_answer(parent in shop()) {
         let permissive = Cluster::default().request(&parent);
-        // Nothing that the parent names exists, and the settings are those of an administrator who has none.
+        // Nothing that the parent references exists, and the configuration is empty.
         let strict = TestRequest::new(&parent);
         for answer in [
             Plugin::reconcile(&permissive.build(), &Everything),

@@ -1,13 +1,13 @@
-//! What the claims tell about their data, and the specs that do not fit it.
+//! What claims record about their data, and specs that do not fit it.
 
 use innkeeper_sdk::{prelude::*, testing::TestRequest};
 use serde_json::{Value, json};
 
 use super::{claim, condition, events, parent, pass, running, secret, stored, workloads};
 
-/// A site whose parent is edited in the course of a test.
+/// A site whose parent is edited during a test.
 struct Course {
-    /// The last accepted answer, and the ready Pods of its database.
+    /// The last accepted answer, with its database's ready Pods.
     outcome: Outcome,
     ready: i64,
 }
@@ -28,10 +28,10 @@ impl Course {
         }
     }
 
-    /// Passes with another spec, until nothing changes; the error of a refused one.
+    /// Passes with another spec until nothing changes; returns the error if it is rejected.
     fn edit(&mut self, spec: &Value, ready: i64) -> Result<(), String> {
         for _ in 0..3 {
-            // The first answer has the Secrets, which later ones hold.
+            // The first answer has the Secrets, which later answers hold.
             let edited =
                 TestRequest::new(&parent("shop", spec)).answered(&super::first(&json!({})));
             let request = edited.answered(&workloads(&self.outcome, 1, self.ready));
@@ -52,7 +52,7 @@ fn image(image: &str) -> Value {
     json!({ "database": { "managed": { "image": image } } })
 }
 
-/// The refusals of these images one after another, each with the ready Pods of its database.
+/// The errors for these images one after another, each with the database's ready Pods.
 fn refusals(images: &[(&str, i64)]) -> Vec<String> {
     let (first, ready) = images[0];
     let mut course = match ready {
@@ -131,8 +131,7 @@ fn an_image_reads_the_data_of_the_last_ready_one() {
         ),
         (
             vec![("mysql:8.4", 1), ("mariadb:11.4", 1)],
-                "spec.database.managed.image: claim shop-mysql holds data of MySQL, which mariadb:11.4 cannot \
-                 read: name an image of MySQL"
+                "spec.database.managed.image: claim shop-mysql holds data of MySQL, which mariadb:11.4 cannot read: use an image of MySQL"
                     .to_owned(),
         ),
         ];
@@ -255,13 +254,13 @@ fn kept_data_hold_their_own_schema_and_tables() {
         );
         assert!(message.starts_with(&start), "{message}");
     }
-    // Nothing has been stored before the first start has ended.
+    // Nothing is recorded before the first start has completed.
     let mut course = Course::starting(&spec("journal", "wp_"));
     course.edit(&spec("journal", "x_"), 0).unwrap();
     assert_eq!(course.annotation("table-prefix"), "x_");
 }
 
-/// A parent with a size, created at this second, beside its claim.
+/// A parent with a size, created at this second, and its claim.
 fn sized(size: &str, observed: &str, declared: &str, is_older: bool) -> TestRequest {
     let spec = json!({ "code": { "persistentVolumeClaim": { "size": size } } });
     let mut parent = parent("shop", &spec);
@@ -278,14 +277,14 @@ fn a_size_goes_back_to_that_of_the_claim() {
     let refusal = "spec.code.persistentVolumeClaim.size: a claim cannot shrink: claim shop-code has been grown \
                    to 20Gi, so state at least that";
     for (size, observed, declared, is_older, expected) in [
-        // The class does not let the claim grow: its last applied size stays.
+        // The class does not let the claim grow: the last applied size stays.
         ("10Gi", "10Gi", "10Gi", false, None),
         ("20Gi", "10Gi", "10Gi", false, None),
         ("20Gi", "20Gi", "20Gi", false, None),
         ("10Gi", "20Gi", "20Gi", false, Some(refusal)),
         // A user has grown the claim.
         ("10Gi", "20Gi", "10Gi", false, None),
-        // The claim of a former parent.
+        // An earlier parent's claim.
         ("10Gi", "20Gi", "20Gi", true, None),
     ] {
         let request = sized(size, observed, declared, is_older).build();
@@ -316,11 +315,11 @@ fn a_claim_that_does_not_grow_is_reported() {
         "{}",
         condition(&growing, "Degraded")
     );
-    // The apply has failed, so that the claim is as before.
+    // The apply has failed, so the claim is unchanged.
     let mut status = growing.report().status.clone().unwrap();
     status["conditions"] = stored(growing.report())["conditions"].clone();
     let failed = pass(&edited.status(&status));
-    let message = "claim shop-code stays at 10Gi instead of 20Gi: Synced tells why; set its size back, or let \
+    let message = "claim shop-code stays at 10Gi instead of 20Gi: see Synced; set its size back, or let \
                    its storage class allow expansion";
     assert_eq!(
         condition(&failed, "Degraded"),

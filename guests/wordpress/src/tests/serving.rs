@@ -94,7 +94,7 @@ fn the_ingress_can_be_switched_off_and_takes_the_class_of_the_configuration() {
     assert_eq!(ingress["spec"]["ingressClassName"], "internal");
 }
 
-// The observed children are those of the parent: a Service of another owner with the same name is none of them.
+// The observed children belong to the parent: another owner's Service with the same name is not among them.
 #[test]
 fn an_ingress_never_leads_to_the_service_of_another_owner() {
     let parent = parent("shop", &json!({ "routes": [{ "domain": "a.org" }] }));
@@ -107,7 +107,7 @@ fn an_ingress_never_leads_to_the_service_of_another_owner() {
         let observed = Outcome::desired(children, Report::new());
         let outcome = pass(&TestRequest::new(&parent).answered(&observed));
         let ingress = outcome.child("ingress").unwrap();
-        // The host creates it when the Service is a child; the address of a load balancer may never come.
+        // The host creates it when the Service is a child; a load balancer's address may never come.
         assert_eq!(ingress.after, ["db", "web-service"]);
         let service = outcome.child("web-service").unwrap();
         assert_eq!(service.readiness, Readiness::Ready);
@@ -116,7 +116,7 @@ fn an_ingress_never_leads_to_the_service_of_another_owner() {
     assert_eq!(observing(&["web-service", "ingress"]), ApplyPolicy::Always);
     assert_eq!(observing(&["ingress"]), ApplyPolicy::Always);
     assert_eq!(observing(&[]), ApplyPolicy::Always);
-    // One that exists is neither changed nor deleted.
+    // An existing one is neither changed nor deleted.
     assert_eq!(observing(&["web-service"]), ApplyPolicy::Hold);
 }
 

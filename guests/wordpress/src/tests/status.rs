@@ -18,7 +18,7 @@ fn a_running_site_is_ready() {
         DatabaseReady=True/DatabaseReady: the database is ready
         Available=True/Available: 1 of 1 replicas are ready
         Progressing=False/ProgressingComplete: all 1 replicas are updated
-        Degraded=False/NotDegraded: nothing is known to be wrong
+        Degraded=False/NotDegraded: no problem is known
         Ready=True/Ready: the site is ready at http://shop.default.svc
         DataPersistent=True/Persistent: data outlives the pods
         Installed=Unknown/OpenInstaller: unless WordPress is installed, the first visitor of http://shop.default.svc/wp-admin/install.php becomes its administrator: set ingress.enabled to false and service.type to ClusterIP, install it through kubectl port-forward, then publish the site and set allowOpenInstaller to true"]]
@@ -134,7 +134,7 @@ fn a_site_is_ready_when_all_pods_have_the_new_templates() {
         let edited = TestRequest::new(&parent("shop", &spec))
             .status(&stored(old.report()))
             .answered(&first(&json!({})));
-        // The workloads as they are before the answer is written.
+        // The workloads before the answer is written.
         let before = pass(&edited.clone().answered(&workloads(&old, 1, 1)));
         let text = condition(&before, "Ready");
         assert!(
@@ -150,7 +150,7 @@ fn a_site_is_ready_when_all_pods_have_the_new_templates() {
     }
 }
 
-/// A Pod of the database whose container is in this state.
+/// A database Pod whose container is in this state.
 fn database_pod(state: &serde_json::Value) -> serde_json::Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -177,7 +177,7 @@ fn the_pod_of_the_database_tells_what_is_wrong() {
     for (state, expected) in [
         (
             message("UserMissing\n"),
-            "UserMissing: the database shop-mysql runs, but the user of Secret ",
+            "UserMissing: the database shop-mysql runs, but the user in Secret ",
         ),
         (
             message("UnusablePassword\n"),
@@ -218,7 +218,7 @@ fn the_pod_of_the_database_tells_what_is_wrong() {
         );
         let all = json!(outcome.report().status).to_string() + &degraded + text;
         assert!(!all.contains("abc"), "{all}");
-        // The Pods only explain: a database that is ready needs none of them.
+        // Pods only explain: a ready database needs none of them.
         let ready = super::pass_with(&running(&parent("shop", &json!({}))), &host);
         assert!(condition(&ready, "DatabaseReady").starts_with("DatabaseReady=True"));
     }
@@ -226,7 +226,7 @@ fn the_pod_of_the_database_tells_what_is_wrong() {
     super::pass_with(&start, &host);
 }
 
-// The status of a Pod does not tell that its startup probe has failed.
+// A Pod's status does not say that its startup probe has failed.
 #[test]
 fn a_database_that_was_ended_at_its_limit_names_the_field() {
     let request = TestRequest::new(&parent("shop", &json!({})));
@@ -287,8 +287,7 @@ fn pods_that_cannot_be_created_are_no_health() {
     let outcome = edited("db", none);
     assert_eq!(
         condition(&outcome, "Degraded"),
-        "Degraded=True/DatabaseUnavailable: the database shop-mysql is not ready; StatefulSet shop-mysql has no \
-         Pod: its events tell why, such as a quota, a LimitRange or admission"
+        "Degraded=True/DatabaseUnavailable: the database shop-mysql is not ready; StatefulSet shop-mysql has no Pod: see its events for the cause, such as a quota, a LimitRange or admission"
     );
 }
 
@@ -353,7 +352,7 @@ fn a_child_that_the_cluster_refuses_is_no_health() {
         request = request.status(&stored(first.report()));
         for _ in 0..2 {
             let outcome = pass(&request);
-            let message = format!("{name} is not as it is stated: Synced tells why");
+            let message = format!("{name} does not match the desired state: see Synced");
             assert_eq!(
                 condition(&outcome, "Degraded"),
                 format!("Degraded=True/ChildNotApplied: {message}")

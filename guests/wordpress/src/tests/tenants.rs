@@ -1,4 +1,4 @@
-//! Limits of the right to create a parent.
+//! What a user who may create parents cannot do.
 
 use innkeeper_sdk::testing::Read;
 
@@ -42,7 +42,7 @@ fn annotations_of_the_ingress() {
     );
 }
 
-/// Checks that the default configuration refuses a spec, and another one allows it.
+/// Checks that the default configuration rejects a spec, and another one allows it.
 fn check_switch(spec: &Value, tenants: &Value, message: &str) {
     check_refused(spec, &json!({}), message);
     let request = TestRequest::new(&parent("shop", spec));
@@ -98,7 +98,7 @@ fn types_of_services_that_reach_beyond_the_cluster() {
             ),
         );
     }
-    // Without routes, an absent type stands for NodePort.
+    // Without routes, an absent type means NodePort.
     for type_ in ["ClusterIP", "NodePort"] {
         let spec = json!({ "service": { "type": type_ } });
         pass(&TestRequest::new(&parent("shop", &spec)));
@@ -154,17 +154,17 @@ fn secrets_of_other_parents() {
     ] {
         check_reference(&spec, "Secret", secret("x", &["k"]));
     }
-    // The pods read the salts from a Secret of a name that follows from the site's.
+    // The Pods read the salts from a Secret whose name depends on the site's.
     check_reference(&json!({}), "Secret", secret("shop-wp", &["AUTH_KEY"]));
 }
 
-/// The object with the marks of a child of another parent.
-fn of_another(mut object: Value) -> Value {
+/// The object, marked as another parent's child.
+fn owned_by_another(mut object: Value) -> Value {
     object["metadata"]["labels"] = json!({ "innkeeper.dev/plugin": "wordpress" });
     object
 }
 
-/// Specs that name one object, with that object and the condition while it is missing.
+/// Specs that reference one object, with that object and the condition while it is missing.
 fn named() -> Vec<(Value, Value, &'static str)> {
     let required = json!({ "secretKeyRef": { "name": "x", "key": "k" } });
     let optional = json!({ "secretKeyRef": { "name": "x", "key": "k", "optional": true } });
@@ -211,7 +211,7 @@ fn nothing_is_made_that_waits_for_an_object_of_a_later_parent() {
     }
 }
 
-/// The next pass of a site whose children exist, after an edit of its spec.
+/// The next pass for a site with existing children, after an edit.
 fn edited(before: &TestRequest, spec: &Value) -> TestRequest {
     let children = before.clone().build().children;
     let request = TestRequest::new(&parent("shop", spec));
@@ -334,7 +334,7 @@ fn an_object_that_another_parent_makes_later_is_refused_then() {
         };
         assert_eq!(read(&own).0, Ok(()));
         // Each pass reads the object, so the host runs a pass when it changes.
-        let (refused, reads) = read(&host().object(&of_another(object)));
+        let (refused, reads) = read(&host().object(&owned_by_another(object)));
         assert_eq!(reads, 1, "{spec}");
         let fault = refused.unwrap_err();
         assert_eq!(fault.kind, FaultKind::Invalid);
@@ -364,14 +364,14 @@ fn sources_of_data_whose_owner_is_not_known() {
     check_refused(
         &spec,
         &json!({}),
-        "dataSource: the owner of a VolumeSnapshot is not known; name a PersistentVolumeClaim, or set \
+        "dataSource: the owner of a VolumeSnapshot is unknown; use a PersistentVolumeClaim, or set \
          tenants.references of the plugin's configuration to namespace",
     );
     let other = json!({ "apiGroup": "example.org", "kind": "PersistentVolumeClaim", "name": "x" });
     check_refused(
         &json!({ "code": { "persistentVolumeClaim": { "dataSource": other } } }),
         &json!({}),
-        "dataSource: the owner of a PersistentVolumeClaim is not known; name a PersistentVolumeClaim, or \
+        "dataSource: the owner of a PersistentVolumeClaim is unknown; use a PersistentVolumeClaim, or \
          set tenants.references of the plugin's configuration to namespace",
     );
     let scope = json!({ "tenants": { "references": "namespace" } });

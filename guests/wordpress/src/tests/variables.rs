@@ -1,9 +1,9 @@
-//! The variables and settings of a tenant: by program, those that run code, read files or lead elsewhere, and those that
+//! A tenant's variables and settings: by program, those that run code, read files or lead elsewhere, and those that
 //! users need.
 
 use super::*;
 
-/// The verdict of the default configuration.
+/// The default configuration's verdict.
 fn verdict(spec: &Value) -> Result<(), String> {
     let request = TestRequest::new(&parent("shop", spec)).build();
     Plugin::reconcile(&request, &host())
@@ -139,8 +139,7 @@ fn variables_that_run_code_or_read_files_are_invalid() {
             let spec = json!({ "env": [{ "name": name, "value": "/x" }] });
             let problem = verdict(&spec).expect_err(program);
             let expected = format!(
-                "spec.env: {name} is not among the variables that run no code and read no file, and tenants.scripts of \
-                 the plugin's configuration is off"
+                "spec.env: {name} is not among the variables that run no code and read no file, and tenants.scripts of the plugin's configuration is off"
             );
             assert_eq!(problem, expected, "{program}");
             pass(&with_scripts(&spec));
@@ -181,7 +180,7 @@ fn variables_with_plain_values_need_no_configuration() {
     assert_eq!(verdict(&json!({ "envFrom": [source] })), Ok(()));
 }
 
-/// Settings of PHP that load code, or name files and programs.
+/// PHP settings that load code, or name files and programs.
 const PHP: &[&str] = &[
     "allow_url_include",
     "auto_append_file",
@@ -210,7 +209,7 @@ const PHP: &[&str] = &[
     "zend_extension",
 ];
 
-/// Settings of the program mysqld that load code, or name files.
+/// mysqld settings that load code, or name files.
 const MYSQL: &[&str] = &[
     "basedir",
     "bind-address",
@@ -247,8 +246,7 @@ fn settings_that_run_code_or_name_files_are_invalid() {
     });
     for (place, name, spec) in php.chain(mysql) {
         let expected = format!(
-            "{place}: {name} is not among the settings that run no code, and tenants.scripts of the plugin's \
-             configuration is off"
+            "{place}: {name} is not a setting that is known to run no code, and tenants.scripts of the plugin's configuration is off"
         );
         assert_eq!(verdict(&spec), Err(expected));
     }

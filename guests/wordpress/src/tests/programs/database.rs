@@ -1,4 +1,4 @@
-//! The database: its first start, its probes and its user, with MariaDB and, in a full run, with MySQL.
+//! The database's first start, probes and user, with MariaDB and, in a full run, with MySQL.
 
 use std::{
     fs,
@@ -10,7 +10,7 @@ use std::{
 
 use super::{Container, is_full, kill, moments};
 
-/// A program in the place of the entrypoint: it makes the data, then the user, and believes in data that are there.
+/// Replaces the entrypoint: creates the data, then the user, and trusts existing data.
 const MARIADB: &str = r#"#!/bin/sh
 set -eu
 if ! [ -d /var/lib/mysql/mysql ]; then
@@ -57,12 +57,12 @@ const ACCESS: [(&str, &str); 4] = [
 struct Server {
     image: Option<PathBuf>,
     entrypoint: &'static str,
-    /// The entrypoint of data without user and schema, as a first start leaves them that was cut off.
+    /// An entrypoint that leaves data without user and schema, like an interrupted first start.
     without_user: &'static str,
 }
 
 impl Server {
-    /// A container of the database; none where the tests may make no namespaces.
+    /// A database container; `None` where tests cannot create namespaces.
     fn container(&self) -> Option<Container> {
         let mut container = Container::new("db", "containers", 999)?;
         container.image.clone_from(&self.image);
@@ -151,7 +151,7 @@ fn check_cut_off_starts(container: &Container) {
         kill(process);
         assert!(is_empty(&first));
     }
-    // Data of a start that has ended are never touched.
+    // Data from a completed start is never touched.
     fs::write(data.join("mark"), "kept").unwrap();
     let mut process = container.start(&ACCESS, &[]);
     assert!(is_ready(container, &mut process, 60), "{}", log());
@@ -169,7 +169,7 @@ fn a_database_without_its_user_is_not_ready() {
 }
 
 fn check_data_without_user(server: &Server, container: &Container) {
-    // The data of another first start that was cut off, without a mark.
+    // Data from another interrupted first start, without a mark.
     container.program("docker-entrypoint.sh", server.without_user);
     let mut process = container.start(&ACCESS, &[]);
     let data = container.root.join("data-mysql");
@@ -190,7 +190,7 @@ fn check_data_without_user(server: &Server, container: &Container) {
     container.program("docker-entrypoint.sh", server.entrypoint);
     let mut process = container.start(&ACCESS, &[]);
     let end = Instant::now() + Duration::from_mins(2);
-    // The ping succeeds, which is the reason that it must not be the only proof.
+    // The ping succeeds, which is why it must not be the only proof.
     while container.termination_message().is_empty()
         || !container.probe("readinessProbe", &process, &ACCESS)
     {
@@ -216,7 +216,7 @@ fn a_password_that_the_image_cannot_set_is_told() {
             container.empty();
             let mut process = container.start(&access, &[]);
             if server.image.is_none() {
-                // The entrypoint of MariaDB escapes it, and this one does not.
+                // MariaDB's entrypoint escapes it, this one does not.
                 kill(process);
                 continue;
             }

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use super::{Container, is_full, kill};
 use crate::tests::{pass, pod, with_scripts, workloads};
 
-/// A program in the place of the entrypoint: it has a database beside it, at the address that the site uses.
+/// Replaces the entrypoint: starts a database beside the site, at the address that the site uses.
 const ENTRYPOINT: &str = r#"#!/bin/sh
 set -eu
 data=/mnt/root/database
@@ -33,7 +33,7 @@ do sleep 0.1; done
 exec apache2 -DFOREGROUND -f /mnt/root/apache.conf
 "#;
 
-/// A configuration of WordPress that reads the variables of the official images, and obeys a proxy as they do.
+/// A WordPress configuration that reads the official images' variables and trusts a proxy as they do.
 const CONFIGURATION: &str = r#"<?php
 foreach (['NAME', 'USER', 'PASSWORD', 'HOST'] as $name) {
     define("DB_$name", getenv("WORDPRESS_DB_$name"));
@@ -54,7 +54,7 @@ eval(getenv('WORDPRESS_CONFIG_EXTRA'));
 require_once __DIR__ . '/wp-settings.php';
 "#;
 
-/// A page that makes the link of the recovery mode, which WordPress sends to the administrator.
+/// A page that creates the recovery mode link, which WordPress mails to the administrator.
 const RECOVERY: &str = r"<?php
 define('WP_INSTALLING', true);
 require __DIR__ . '/wp-load.php';
@@ -62,13 +62,13 @@ echo (new WP_Recovery_Mode_Link_Service(new WP_Recovery_Mode_Cookie_Service(), n
     ->generate_url();
 ";
 
-/// The form of the installer.
+/// The installer's form.
 const FORM: &str = "weblog_title=Shop&user_name=admin&admin_password=secret-4711&admin_password2=secret-4711\
                     &admin_email=admin%40example.com&blog_public=0";
 
 const LOGIN: &str = "log=admin&pwd=secret-4711&testcookie=1";
 
-/// The answer to a request.
+/// A response.
 #[derive(Debug)]
 struct Answer {
     status: u16,
@@ -76,7 +76,7 @@ struct Answer {
     body: String,
 }
 
-/// A Pod of the site, with a database beside it.
+/// A site Pod with a database beside it.
 struct Web {
     container: Container,
     variables: Vec<(String, String)>,
@@ -84,7 +84,7 @@ struct Web {
 }
 
 impl Web {
-    /// The started Pod for a spec, whose WordPress is not installed; none where the tests may make no namespaces.
+    /// A started Pod for a spec, with WordPress not installed; `None` where tests cannot create namespaces.
     fn new(spec: &Value) -> Option<Self> {
         let pod = rendered(spec);
         let container = Container::for_pod(&pod, "containers", 33)?;
@@ -114,7 +114,7 @@ impl Web {
         self.container.spec = own;
     }
 
-    /// Starts the Pod anew with the template for a spec; database and files stay.
+    /// Restarts the Pod with a spec's template; database and files stay.
     fn start(&mut self, spec: &Value) {
         self.stop();
         self.container.spec = rendered(spec)["spec"]["containers"][0].clone();
@@ -157,14 +157,14 @@ impl Web {
         self.container.root.join("code-wp-content").join(name)
     }
 
-    /// Writes a file of the site, and its directories.
+    /// Writes a site file and its directories.
     fn write(&self, name: &str, text: &str) {
         let path = self.content(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
 
-    /// Runs a program in the Pod; its output.
+    /// Runs a program in the Pod and returns its output.
     fn run<'a>(&self, command: impl IntoIterator<Item = &'a str>) -> String {
         let process = self.process.as_ref().unwrap();
         let Some(mut command) = self.container.command(process, command, &[]) else {
@@ -198,7 +198,7 @@ impl Web {
         }
     }
 
-    /// The answer to the readiness probe, as a kubelet sends it.
+    /// The status of the readiness probe, sent like a kubelet does.
     fn probe(&self) -> u16 {
         let probe = &self.container.spec["readinessProbe"]["httpGet"];
         let headers = probe["httpHeaders"].as_array().unwrap();
@@ -229,14 +229,14 @@ impl Drop for Web {
     }
 }
 
-/// The Pod of a site whose database is ready.
+/// The Pod of a site with a ready database.
 fn rendered(spec: &Value) -> Value {
     let request = with_scripts(spec);
     let first = pass(&request);
     pod(&pass(&request.answered(&workloads(&first, 0, 1))), "web")
 }
 
-/// The variables of a container as a kubelet sets them; each key of a Secret has its name as its value.
+/// A container's variables as a kubelet sets them; each Secret key has its name as value.
 fn variables(container: &Value) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let stated = container["env"].as_array().unwrap().iter().map(|variable| {
@@ -281,7 +281,7 @@ fn apache(port: &Value) -> String {
 
 const MISSING: &str = "Apache, PHP or WordPress is missing: run ./tests/setup --only programs";
 
-/// The files of WordPress.
+/// The WordPress files.
 #[expect(
     clippy::disallowed_methods,
     reason = "the path that tests/environment sets"
@@ -293,7 +293,7 @@ fn wordpress() -> PathBuf {
     path
 }
 
-/// A theme of one page that tells how WordPress sees the request.
+/// A one-page theme that shows how WordPress sees the request.
 const THEME: [(&str, &str); 3] = [
     ("themes/plain/style.css", "/* Theme Name: Plain */"),
     (
@@ -317,7 +317,7 @@ fn install(web: &Web, address: &str) {
     assert_eq!(web.probe(), 200, "{}", web.log());
 }
 
-/// Signs in at an address; the cookies stay with it.
+/// Logs in at an address; the cookies stay with it.
 fn sign_in(web: &Web, address: &str) {
     let url = format!("{address}/wp-login.php");
     web.get(&url, &[]);
@@ -406,10 +406,10 @@ fn behind_a_proxy_with_tls_no_redirect_leads_into_a_loop() {
     }
 }
 
-/// What is done to a site, and the status of its page, its probe and its dashboard then.
+/// A damage to a site, and the resulting status of its page, its probe and its dashboard.
 type Damage = (&'static str, fn(&Web), [u16; 3]);
 
-/// Runs a statement as root of the database.
+/// Runs a statement as the database's root user.
 fn sql(web: &Web, statement: &str) {
     web.run([
         "mariadb",
@@ -430,7 +430,7 @@ fn activate(web: &Web, plugins: &str) {
     );
 }
 
-/// Undoes each damage that does not concern the database alone.
+/// Repairs every damage except those in the database.
 fn repair(web: &mut Web) {
     for (name, text) in THEME {
         web.write(name, text);
@@ -440,7 +440,7 @@ fn repair(web: &mut Web) {
         fs::remove_dir_all(web.content(directory)).ok();
     }
     fs::remove_file(web.html(".maintenance")).ok();
-    // As each start of a Pod does.
+    // Like each Pod start.
     web.copy_core(&rendered(&json!({})));
 }
 
@@ -537,7 +537,7 @@ fn a_site_is_ready_while_its_administrator_can_mend_it() {
             web.log()
         );
         if expected == [500, 200, 500] {
-            // The link that WordPress sends, and the dashboard without what is broken.
+            // The link that WordPress sends, and the dashboard without the broken part.
             let link = web.get("http://shop/recovery.php", &[]).body;
             let entered = web.get(&link, &[]);
             assert!(
@@ -546,10 +546,10 @@ fn a_site_is_ready_while_its_administrator_can_mend_it() {
                     .ends_with("/wp-login.php?action=entered_recovery_mode"),
                 "{name}: {entered:?}"
             );
-            // The first request finds out what is broken.
+            // The first request detects the broken part.
             status("wp-admin/");
             assert_eq!(status("wp-admin/"), 200, "{name}");
-            // A session without the recovery mode.
+            // A session without recovery mode.
             repair(&mut web);
             fs::remove_file(web.container.root.join("cookies")).unwrap();
             sign_in(&web, "http://shop");
