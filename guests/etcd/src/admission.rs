@@ -1,15 +1,14 @@
-//! The init container of members, which lets only admitted Pods start without data.
+//! The members' init container, which lets only admitted Pods start without data.
 
 use innkeeper_kit::pod;
 use k8s_openapi::api::core::v1::{Container, VolumeMount};
 
 use crate::{cluster::Cluster, container};
 
-/// The script. It ends when the member may start: it has data, the cluster is being formed, or
-/// the record admits this Pod.
+/// Ends when the member may start: it has data, the cluster is being formed, or the record admits this Pod.
 ///
-/// It prevents a member that lost its disk from joining under an identity that had data, because that would break the
-/// guarantees of Raft. Volatile media lose their data so easily that their founders need an admission as well.
+/// Prevents a member that lost its disk from joining under an identity that had data, which would break Raft's
+/// guarantees. Volatile media lose their data so easily that even their founders need an admission.
 const SCRIPT: &str = r#"until ls /var/run/etcd/default.etcd/member/wal/*.wal >/dev/null 2>&1 \
   || [ "$PERSISTENT$(cat /state/ETCD_INITIAL_CLUSTER_STATE)" = truenew ] \
   || [ "$(cat "/state/ADMIT_${POD_NAME##*-}" 2>/dev/null)" = "$POD_UID" ]; do
@@ -17,7 +16,7 @@ const SCRIPT: &str = r#"until ls /var/run/etcd/default.etcd/member/wal/*.wal >/d
 done
 "#;
 
-/// The name of the container.
+/// The container's name.
 pub(crate) const CONTAINER: &str = "admit";
 
 /// The container.

@@ -1,4 +1,4 @@
-//! The API: spec and status of `EtcdCluster`.
+//! The API: `EtcdCluster` spec and status.
 
 mod network;
 mod storage;
@@ -21,7 +21,7 @@ pub(crate) use self::{
     tls::{IssuerRef, OnChange, Tls},
 };
 
-/// Specification of the cluster.
+/// Cluster specification.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[kube(
     group = "etcd.ydzs.io",
@@ -90,16 +90,16 @@ pub(crate) use self::{
     validation = Rule::new(
         "!has(self.options) || !('quota-backend-bytes' in self.options) || !has(self.quotaBackendBytes)"
     )
-    .message("quota-backend-bytes is given twice"),
+    .message("quota-backend-bytes is set twice"),
     validation = Rule::new(
         "!has(self.options) || !('auto-compaction-mode' in self.options) || !has(self.autoCompactionMode)"
     )
-    .message("auto-compaction-mode is given twice"),
+    .message("auto-compaction-mode is set twice"),
     validation = Rule::new(
         "!has(self.options) || !('auto-compaction-retention' in self.options) \
          || !has(self.autoCompactionRetention)"
     )
-    .message("auto-compaction-retention is given twice"),
+    .message("auto-compaction-retention is set twice"),
     validation = Rule::new(
         "!has(self.autoCompactionRetention) || !has(self.autoCompactionMode) \
          || self.autoCompactionMode != 'revision' || self.autoCompactionRetention.matches('^[1-9][0-9]{0,17}$')"
@@ -108,51 +108,50 @@ pub(crate) use self::{
     validation = Rule::new(
         "!has(self.options) || !('snapshot-count' in self.options) || !has(self.snapshotCount)"
     )
-    .message("snapshot-count is given twice"),
+    .message("snapshot-count is set twice"),
     validation = Rule::new(
         "(has(self.tls) && has(self.tls.peer)) == (has(oldSelf.tls) && has(oldSelf.tls.peer))"
     )
     .message(
-        "tls.peer cannot be added or removed, because members with and without it refuse each other: create another EtcdCluster"
+        "tls.peer cannot be added or removed, because members with and without it reject each other: create another EtcdCluster"
     ),
     validation = Rule::new(
         "(has(self.tls) && has(self.tls.client)) == (has(oldSelf.tls) && has(oldSelf.tls.client))"
     )
     .message(
-        "tls.client cannot be added or removed, because the addresses of the members change: create another EtcdCluster"
+        "tls.client cannot be added or removed, because the members' addresses change: create another EtcdCluster"
     )
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct EtcdClusterSpec {
-    /// Number of members, 0 to 9; an odd number is recommended. 0 pauses the cluster: it stops all
-    /// members and keeps their claims. Once the cluster is formed, only 0 and its number of members are
-    /// supported.
+    /// Number of members, 0 to 9; odd numbers are recommended. 0 pauses the cluster: all members stop and their
+    /// claims stay. Once the cluster is formed, only 0 and its number of members are valid.
     #[serde(default = "default_size")]
     #[schemars(range(min = 0, max = 9))]
     pub(crate) size: i32,
-    /// Image of etcd. Default: that of version, else that of the plugin's configuration.
+    /// etcd image. Default: the image for version, otherwise the one in the plugin's configuration.
     #[schemars(length(min = 1, max = 512))]
     #[x_kube(validation = image::is_reference())]
     pub(crate) image: Option<String>,
-    /// Version of etcd, for an image whose tag does not name it. Without image it selects the image:
-    /// the imageRepository of the plugin's configuration with the tag v<version>.
+    /// etcd version, for an image whose tag does not contain it. Without image, it selects imageRepository from the
+    /// plugin's configuration with the tag v<version>.
     #[schemars(
         length(max = 32),
         regex(pattern = r"^v?\d{1,4}\.\d{1,4}\.\d{1,4}(-(alpha|beta|pre|rc)(\.\d{1,4})?)?$")
     )]
     pub(crate) version: Option<String>,
-    /// Pull policy of all images.
+    /// Pull policy for all images.
     #[serde(default)]
     pub(crate) image_pull_policy: ImagePullPolicy,
-    /// Secrets for pulling the images.
+    /// Pull secrets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub(crate) image_pull_secrets: Vec<LocalObjectReference>,
-    /// Storage of the members' data.
+    /// Storage for the members' data.
     #[serde(default)]
     pub(crate) storage: Storage,
-    /// Additional flags of etcd: names without leading dashes, with their values. An empty value stands
-    /// for a flag without a value. Flags that name files or addresses only if the plugin's configuration lists them.
+    /// Additional etcd flags: names without leading dashes, and values. An empty value means a flag without a value.
+    /// Flags with files or addresses must be listed in the plugin's configuration.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend(
         "maxProperties" = 64,
@@ -160,7 +159,7 @@ pub(crate) struct EtcdClusterSpec {
     ))]
     #[x_kube(
         validation = Rule::new("self.all(flag, !flag.startsWith('-') && !flag.endsWith('-'))")
-            .message("options: give flag names without dashes at either end"),
+            .message("options: flag names must not start or end with a dash"),
         validation = Rule::new("self.all(flag, flag.matches('^[a-z0-9-]{1,63}$'))")
             .message("options: flag names have at most 63 lower-case letters, digits and dashes, and no other characters"),
         validation = Rule::new(
@@ -176,46 +175,45 @@ pub(crate) struct EtcdClusterSpec {
         ))
     )]
     pub(crate) options: BTreeMap<String, String>,
-    /// Size of the database in bytes at which etcd rejects writes. Default: 95 % of the smallest volume,
-    /// at most that of storage.size and 8 GiB.
+    /// Database size in bytes at which etcd rejects writes. Default: 95 % of the smallest volume, but not more than
+    /// 95 % of storage.size or 8 GiB.
     #[schemars(range(min = 0))]
     pub(crate) quota_backend_bytes: Option<i64>,
-    /// Mode of automatic compaction: periodic keeps the revisions of a duration, revision keeps a number
-    /// of revisions. Default: that of etcd, periodic.
+    /// Automatic compaction mode: periodic keeps the revisions of a time span, revision keeps a number of revisions.
+    /// Default: etcd's, periodic.
     pub(crate) auto_compaction_mode: Option<CompactionMode>,
-    /// Revisions that automatic compaction keeps: a duration such as 1h in mode periodic, a number of
-    /// revisions in mode revision. Default: 5m in mode periodic, 1000 in mode revision.
+    /// Revisions that automatic compaction keeps: a duration such as 1h in mode periodic (default 5m), a number of
+    /// revisions in mode revision (default 1000).
     #[schemars(length(min = 1, max = 32))]
     pub(crate) auto_compaction_retention: Option<String>,
-    /// Number of committed writes after which etcd writes a snapshot to its disk. Default: 10000.
+    /// Number of committed writes after which etcd writes a snapshot to disk. Default: 10000.
     #[schemars(range(min = 1))]
     pub(crate) snapshot_count: Option<i64>,
-    /// Requests and limits of the container etcd. Default: requests of cpu 100m and memory 256Mi.
+    /// Requests and limits for the etcd container. Default: requests of cpu 100m and memory 256Mi.
     pub(crate) resources: Option<ResourceRequirements>,
     /// Placement of members on different nodes: Soft prefers it, Hard requires it, None ignores it.
     #[serde(default)]
     pub(crate) anti_affinity: AntiAffinity,
-    /// Metadata of the members' Pods, and the placement of Pods on nodes.
+    /// Pod metadata and placement for the members.
     pub(crate) pod_template: Option<PodTemplate>,
-    /// Service with the names of the members.
+    /// Service with the members' names.
     #[serde(default)]
     pub(crate) headless_service: HeadlessService,
     /// Service for clients.
     #[serde(default)]
     pub(crate) client_service: ClientService,
-    /// Certificates of members, clients and Jobs.
+    /// Certificates for members, clients and Jobs.
     pub(crate) tls: Option<Tls>,
-    /// NetworkPolicy that limits the traffic to the members.
+    /// NetworkPolicy that restricts traffic to the members.
     pub(crate) network_policy: Option<Isolation>,
-    /// Collection of the members' metrics.
+    /// Metrics collection from the members.
     pub(crate) monitoring: Option<Monitoring>,
-    /// PodDisruptionBudget of the members; it exists while the cluster is formed and not paused.
+    /// PodDisruptionBudget for the members; it exists while the cluster is formed and not paused.
     #[serde(default)]
     pub(crate) pod_disruption_budget: DisruptionBudget,
-    /// Regular inspection of etcd for alarms, which the conditions then tell. Default: none.
+    /// Scheduled checks for etcd alarms, which then appear in conditions. Default: none.
     pub(crate) inspection: Option<Inspection>,
-    /// Time in seconds after which a formation, or a member that a roll-out has replaced, is reported as
-    /// failed if it is not ready.
+    /// Seconds after which an unready formation, or an unready member that a rollout has replaced, counts as failed.
     #[serde(default = "default_deadline")]
     #[schemars(range(min = 1))]
     pub(crate) progress_deadline_seconds: i32,
@@ -229,11 +227,11 @@ const fn default_deadline() -> i32 {
     600
 }
 
-/// Mode of automatic compaction.
+/// Automatic compaction mode.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum CompactionMode {
-    /// Keeps the revisions of a duration.
+    /// Keeps the revisions of a time span.
     Periodic,
     /// Keeps a number of revisions.
     Revision,
@@ -251,10 +249,10 @@ pub(crate) enum AntiAffinity {
     None,
 }
 
-/// Regular inspection of etcd for alarms, by a CronJob.
+/// Scheduled checks for etcd alarms, by a CronJob.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Inspection {
-    /// Schedule of the CronJob in UTC, such as `*/10 * * * *` for every ten minutes.
+    /// CronJob schedule in UTC, such as `*/10 * * * *` for every ten minutes.
     #[schemars(length(min = 1, max = 128))]
     pub(crate) schedule: String,
 }
@@ -301,23 +299,23 @@ impl Default for DisruptionBudget {
     }
 }
 
-/// Observed state of the cluster.
+/// Observed cluster state.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct EtcdClusterStatus {
-    /// Generation of the object that this status describes.
+    /// Object generation that the status describes.
     #[serde(default)]
     pub(crate) observed_generation: i64,
     /// Number of members in the spec.
     #[serde(default)]
     pub(crate) size: i32,
-    /// Number of replicas in the spec of the StatefulSet.
+    /// Number of replicas in the StatefulSet's spec.
     #[serde(default)]
     pub(crate) replicas: i32,
-    /// Number of members that are ready.
+    /// Number of ready members.
     #[serde(default)]
     pub(crate) ready_replicas: i32,
-    /// Label selector of the members' Pods.
+    /// Pod label selector.
     #[serde(default)]
     pub(crate) selector: String,
     /// True once the cluster is formed; it stays true.
@@ -326,16 +324,16 @@ pub(crate) struct EtcdClusterStatus {
     /// The members, by ordinal.
     #[serde(default)]
     pub(crate) members: Vec<Member>,
-    /// Image of etcd that the members have or get next.
+    /// etcd image that the members have or get next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) image: Option<String>,
-    /// Version with which all members were ready last; upgrades start from it.
+    /// Version with which all members were last ready; upgrades start from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) current_version: Option<String>,
-    /// Version in the spec, or of the image in the spec.
+    /// Version in the spec, or in the tag of the spec's image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) target_version: Option<String>,
-    /// Addresses for clients.
+    /// Client addresses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) endpoints: Option<Endpoints>,
     /// Warnings, sorted by code.
@@ -347,25 +345,25 @@ pub(crate) struct EtcdClusterStatus {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Member {
-    /// Name of the Pod.
+    /// Pod name.
     pub(crate) name: String,
-    /// Ordinal of the Pod, the number at the end of its name.
+    /// Pod ordinal, the number at the end of its name.
     pub(crate) ordinal: i32,
     /// True if the Pod is ready.
     pub(crate) ready: bool,
-    /// Version of etcd, from the tag of the image.
+    /// etcd version from the image's tag.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) version: Option<String>,
 }
 
-/// Addresses for clients.
+/// Client addresses.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Endpoints {
-    /// URL of the client Service, while it belongs to this EtcdCluster.
+    /// URL of the client Service, while this EtcdCluster owns it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) client: Option<String>,
-    /// URL of each member, while the headless Service belongs to this EtcdCluster.
+    /// URL of each member, while this EtcdCluster owns the headless Service.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) members: Vec<String>,
 }
@@ -373,7 +371,7 @@ pub(crate) struct Endpoints {
 /// A warning.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Warning {
-    /// Kind of the warning, one word in CamelCase.
+    /// Warning type, one word in CamelCase.
     pub(crate) code: String,
     /// The problem and its remedy.
     pub(crate) message: String,

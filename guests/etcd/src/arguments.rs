@@ -1,4 +1,4 @@
-//! The arguments of etcd: those of the plugin, the flags of the user, and the quota of the database.
+//! etcd's arguments: the plugin's, the user's flags, and the database quota.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,18 @@ use crate::{api::CompactionMode, cluster::Cluster, observe::Observation, tls};
 
 const QUOTA: &str = "quota-backend-bytes";
 
-/// The largest quota that etcd takes without a warning.
+/// The largest quota that etcd accepts without a warning.
 const QUOTA_BYTES_MAX: i128 = 8 << 30;
 
-/// The size from which on a volume has room for the default quota and the log, in bytes: 5 % of it are over 200 MB, about three
-/// segments of the log.
+/// Volumes of at least this size have room for the default quota and the log: 5 % are over 200 MB, about three log
+/// segments.
 const VOLUME_BYTES_ROOMY: i128 = 4 << 30;
 
-/// The flags that make a member write a snapshot when it starts, and keep no log entry before it for other members: a member
-/// without data gets the snapshot instead.
+/// Flags that make a member write a snapshot when it starts and keep no earlier log entries for other members: a
+/// member without data gets the snapshot instead.
 const SNAPSHOT_FLAGS: [&str; 2] = ["snapshot-count", "snapshot-catchup-entries"];
 
-/// The arguments of etcd. Their order is fixed, because a changed order would restart the members.
+/// etcd's arguments, in a fixed order: a changed order would restart the members.
 pub(crate) fn all(cluster: &Cluster<'_>, observation: &Observation) -> Vec<String> {
     let headless = cluster.name;
     let scheme = cluster.scheme();
@@ -40,7 +40,7 @@ pub(crate) fn all(cluster: &Cluster<'_>, observation: &Observation) -> Vec<Strin
     arguments.extend(tls::flags(cluster));
     let user = user_flags(cluster, observation);
     if !user.contains_key("auto-compaction-retention") {
-        // As a number of revisions, etcd reads 5m as 300,000,000,000, and never compacts.
+        // As a number of revisions, etcd reads 5m as 300,000,000,000 and never compacts.
         let is_by_revision = user
             .get("auto-compaction-mode")
             .is_some_and(|mode| mode == "revision");
@@ -58,7 +58,7 @@ pub(crate) fn all(cluster: &Cluster<'_>, observation: &Observation) -> Vec<Strin
     arguments
 }
 
-/// The flags of the user, and the quota.
+/// The user's flags and the quota.
 fn user_flags(cluster: &Cluster<'_>, observation: &Observation) -> BTreeMap<String, String> {
     let spec = cluster.spec;
     let mode = spec.auto_compaction_mode.map(|mode| match mode {
@@ -89,7 +89,7 @@ fn user_flags(cluster: &Cluster<'_>, observation: &Observation) -> BTreeMap<Stri
         flags.extend(flags_of);
     }
     if let (None, Some(size)) = (flags.get(QUOTA), volume_bytes(cluster, observation)) {
-        // Larger volumes have the largest quota, and a product of any size could be too large for the type.
+        // Larger volumes get the maximum quota anyway; the cap keeps the product within the type.
         let size = size.min(2 * QUOTA_BYTES_MAX);
         let quota = (size * 95 / 100).min(QUOTA_BYTES_MAX);
         flags.insert(QUOTA.to_owned(), quota.to_string());
@@ -97,10 +97,10 @@ fn user_flags(cluster: &Cluster<'_>, observation: &Observation) -> BTreeMap<Stri
     flags
 }
 
-/// The bytes of the smallest volume.
+/// The smallest volume in bytes.
 ///
-/// A class that does not expand volumes leaves them smaller than the spec. Ones that are larger change nothing, so that the
-/// members do not start again when their volumes are bound.
+/// StorageClasses that do not expand volumes leave them smaller than the spec. Larger volumes are ignored, so that
+/// members do not restart when their volumes are bound.
 fn volume_bytes(cluster: &Cluster<'_>, observation: &Observation) -> Option<i128> {
     let bytes = |size: &Quantity| Amount::from_quantity(size).and_then(Amount::floor);
     let real = observation
@@ -111,8 +111,8 @@ fn volume_bytes(cluster: &Cluster<'_>, observation: &Observation) -> Option<i128
     Some(real.map_or(requested, |real| real.min(requested)))
 }
 
-/// Returns true if the default quota leaves little room on the volume for the log, and for the copy of the database that a
-/// defragmentation makes.
+/// True if the default quota leaves little room on the volume for the log and for the copy that a defragmentation
+/// makes.
 pub(crate) fn is_quota_near_disk(cluster: &Cluster<'_>, observation: &Observation) -> bool {
     let spec = cluster.spec;
     let is_default = spec.quota_backend_bytes.is_none() && !spec.options.contains_key(QUOTA);

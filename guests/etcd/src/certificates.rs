@@ -1,35 +1,35 @@
-//! Certificates of cert-manager; members and Jobs mount the Secrets that it writes for them.
+//! cert-manager certificates; members and Jobs mount the Secrets that it writes for them.
 
 use innkeeper_sdk::prelude::*;
 use serde_json::{Map, Value, json};
 
 use crate::{api::IssuerRef, cluster::Cluster, secrets};
 
-/// The plane of the certificate that the Jobs present to the members.
+/// The plane of the certificate that Jobs present to members.
 const CLIENT: &str = "client";
 
-/// A Certificate and its Secret of the same name.
+/// A Certificate; its Secret has the same name.
 pub(crate) struct Certificate<'a> {
     pub(crate) name: String,
     plane: &'static str,
     pub(crate) issuer: &'a IssuerRef,
-    /// The path of the issuer in the spec.
+    /// The issuer's path in the spec.
     pub(crate) path: &'static str,
     duration: Option<&'a str>,
     renew_before: Option<&'a str>,
 }
 
 impl<'a> Certificate<'a> {
-    /// The Certificates that a cluster wants.
+    /// The Certificates that a cluster needs.
     pub(crate) fn all(cluster: &Cluster<'a>) -> impl Iterator<Item = Self> {
         let tls = cluster.spec.tls.as_ref();
         let peer = tls.and_then(|tls| tls.peer.as_ref()?.cert_manager.as_ref());
         let client = tls.and_then(|tls| tls.client.as_ref()?.cert_manager.as_ref());
-        let of = |plane,
-                  path,
-                  issuer,
-                  duration: &'a Option<String>,
-                  renew_before: &'a Option<String>| Self {
+        let certificate = |plane,
+                           path,
+                           issuer,
+                           duration: &'a Option<String>,
+                           renew_before: &'a Option<String>| Self {
             name: secrets::issued(cluster.name, plane),
             plane,
             issuer,
@@ -39,7 +39,7 @@ impl<'a> Certificate<'a> {
         };
         let peer = peer.map(|peer| {
             let path = "spec.tls.peer.certManager.issuerRef";
-            of(
+            certificate(
                 "peer",
                 path,
                 &peer.issuer_ref,
@@ -49,7 +49,7 @@ impl<'a> Certificate<'a> {
         });
         let server = client.map(|client| {
             let path = "spec.tls.client.certManager.issuerRef";
-            of(
+            certificate(
                 "server",
                 path,
                 &client.issuer_ref,
@@ -60,7 +60,7 @@ impl<'a> Certificate<'a> {
         let client = client.and_then(|client| {
             let path = "spec.tls.client.certManager.clientIssuerRef";
             let issuer = client.client_issuer_ref.as_ref()?;
-            Some(of(
+            Some(certificate(
                 CLIENT,
                 path,
                 issuer,
@@ -75,7 +75,7 @@ impl<'a> Certificate<'a> {
         let mut spec = if self.plane == CLIENT {
             json!({ "commonName": "root", "usages": ["client auth"] })
         } else {
-            // etcd also connects to itself, with the certificate that it has as a server.
+            // etcd also connects to itself, with its server certificate.
             json!({
                 "dnsNames": names(cluster),
                 "ipAddresses": ["127.0.0.1"],
@@ -105,7 +105,7 @@ impl<'a> Certificate<'a> {
     }
 }
 
-/// The Certificates. Those of the members have the names of the Services, one of which another owner may have.
+/// The Certificates. The members' certificates contain Service names, and such a Service may have another owner.
 pub(crate) fn children(
     observed: &Children,
     cluster: &Cluster<'_>,
@@ -123,7 +123,7 @@ pub(crate) fn children(
         .collect()
 }
 
-/// The names of the members and of the client Service. etcd resolves the address of a peer back to a name of the domain.
+/// The DNS names for members and client Service. etcd resolves a peer's address back to a name in the domain.
 fn names(cluster: &Cluster<'_>) -> Vec<String> {
     let domain = &cluster.config.cluster_domain;
     let members = format!("{}.{}.svc", cluster.name, cluster.namespace);

@@ -1,4 +1,4 @@
-//! The children: Services, the record, claims, the disruption budget; the StatefulSet is in `members`.
+//! The children: Services, record, claims, PodDisruptionBudget; the StatefulSet is in `members`.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ use crate::{
     step::Step,
 };
 
-/// Every child of the answer.
+/// All children.
 pub(crate) fn all(
     request: &Request,
     cluster: &Cluster<'_>,
@@ -81,16 +81,16 @@ pub(crate) fn all(
     children
 }
 
-/// The Services, in whose names the certificates are.
+/// The Services whose names are in the certificates.
 pub(crate) fn services(cluster: &Cluster<'_>) -> [Child; 2] {
     [
         Child::new("headless", &headless_service(cluster)),
-        // Certificates wait for the Service and not for the address of a load balancer.
+        // Certificates wait for the Service, not for a load balancer's address.
         Child::new("client", &client_service(cluster)).ready(),
     ]
 }
 
-/// The names of the Services that do not exist or belong to another owner.
+/// The names of Services that do not exist or belong to another owner.
 pub(crate) fn missing_services(request: &Request, cluster: &Cluster<'_>) -> Vec<String> {
     let is_own = |name: &String| {
         let observed = request.children.find::<Service>(name);
@@ -151,7 +151,7 @@ fn annotated(metadata: ObjectMeta, annotations: &BTreeMap<String, String>) -> Ob
     }
 }
 
-/// The policy of the members: peers reach the peer port, and the Jobs of the cluster and the allowed sources the others.
+/// The members' NetworkPolicy: peers may reach the peer port; the cluster's Jobs and the allowed sources the others.
 fn network_policy(cluster: &Cluster<'_>) -> Option<NetworkPolicy> {
     let policy = cluster.spec.network_policy.as_ref()?;
     let ports = |numbers: &[i32]| {
@@ -191,7 +191,7 @@ fn network_policy(cluster: &Cluster<'_>) -> Option<NetworkPolicy> {
     })
 }
 
-/// The monitor of the members: the Service with the names of all of them, whether they are ready or not.
+/// The members' ServiceMonitor: scrapes the Service that lists all members, ready or not.
 fn service_monitor(cluster: &Cluster<'_>) -> Option<Value> {
     let monitor = cluster.spec.monitoring.as_ref()?.service_monitor.as_ref()?;
     let mut own = cluster.config.monitoring.labels.clone();
@@ -203,7 +203,7 @@ fn service_monitor(cluster: &Cluster<'_>) -> Option<Value> {
         "metadata": metadata(cluster.name, &own),
         "spec": {
             "selector": { "matchLabels": service },
-            // Alerts select the metrics of these clusters by it, because others have metrics of the same names.
+            // Alerts use it to select these clusters' metrics: other etcd metrics have the same names.
             "targetLabels": [CLUSTER_LABEL],
             "endpoints": [{ "port": "metrics", "interval": monitor.interval }],
         },
@@ -221,7 +221,7 @@ fn state(cluster: &Cluster<'_>, record: &Record) -> ConfigMap {
     }
 }
 
-/// A claim for each member, except for claims that exist and are no children: these are used unchanged.
+/// A claim per member, except for existing claims that are no children: these are used unchanged.
 fn claims(
     cluster: &Cluster<'_>,
     observation: &Observation,
@@ -265,8 +265,8 @@ fn claim(
     let child = observed.and_then(|claim| claim.child.as_ref());
     let adopted = child.filter(|_| observed.is_some_and(|claim| !claim.is_ours));
     let mut labels = cluster.labels("data");
-    // An adopted claim keeps the label of the parent that made it. Otherwise, after the loss of the record, it would
-    // look like a claim of this parent.
+    // An adopted claim keeps its creator's label. Otherwise, once the record is lost, it would look like this
+    // parent's claim.
     let uid = adopted
         .and_then(|claim| {
             claim
@@ -293,7 +293,7 @@ fn claim(
     declared.object(metadata(cluster.claim(ordinal), &labels), None)
 }
 
-/// The size that a claim is to request: never less than now, and more only if its class allows it to grow.
+/// The size for a claim's request: never less than now, and more only if its StorageClass allows growth.
 fn request(
     cluster: &Cluster<'_>,
     observation: &Observation,
@@ -312,7 +312,7 @@ fn budget(cluster: &Cluster<'_>, record: &Record) -> Option<PodDisruptionBudget>
         return None;
     }
     let min_available = match (&budget.min_available, &budget.max_unavailable) {
-        // A budget that lets no member go would only block each drain.
+        // A budget that allows no disruption would only block drains.
         (None, None) if record.members.len() < 3 => return None,
         (None, None) => {
             let quorum = i32::try_from(quorum(record.members.len())).unwrap_or(i32::MAX);

@@ -1,4 +1,4 @@
-//! The names, addresses, labels, Secrets and image of one cluster.
+//! One cluster's names, addresses, labels, Secrets and image.
 
 use std::collections::BTreeMap;
 
@@ -12,30 +12,29 @@ use crate::{
     version::Version,
 };
 
-/// The label on every child and Pod: the name of the cluster.
+/// A label on every child and Pod: the cluster's name.
 pub(crate) const CLUSTER_LABEL: &str = "etcd.ydzs.io/cluster";
 
-/// The label on every claim, and the annotation on the StatefulSet: the number of members of the cluster. It holds when the
-/// record is lost, and an adoption needs the claims of all of them.
+/// A label on every claim and an annotation on the StatefulSet: the number of members. It survives a lost record, and
+/// an adoption needs every member's claim.
 pub(crate) const MEMBERS_LABEL: &str = "etcd.ydzs.io/members";
 
-/// The label on every claim: the UID of the parent that made it.
+/// A label on every claim: the UID of the parent that created it.
 pub(crate) const CLUSTER_UID_LABEL: &str = "etcd.ydzs.io/cluster-uid";
 
-/// The annotation on the StatefulSet and on every claim: the cluster is formed. It holds when record and status are lost.
+/// An annotation on the StatefulSet and every claim: the cluster is formed. It survives a lost record and status.
 pub(crate) const FORMED: &str = "etcd.ydzs.io/formed";
 
-/// The annotation on a parent and on the Pods of its members: another value restarts them one by one.
+/// An annotation on a parent and its members' Pods: a new value restarts them one by one.
 pub(crate) const RESTART_TRIGGER: &str = "etcd.ydzs.io/restart-trigger";
 
-/// The annotation on a parent: with the value `true`, a roll-out goes on while another member is down, which can cost
-/// the quorum.
+/// An annotation on a parent: `true` lets a rollout continue while another member is down, which can cost the quorum.
 const ALLOW_UNSAFE_ROLLOUT: &str = "etcd.ydzs.io/allow-unsafe-rollout";
 
-/// The largest number of members that the schema accepts.
+/// The largest size that the CRD accepts.
 pub(crate) const MEMBERS_MAX: i32 = 9;
 
-/// One cluster: the parent, and values that follow from it alone.
+/// One cluster: the parent, and values derived from it alone.
 #[derive(Clone)]
 pub(crate) struct Cluster<'a> {
     pub(crate) name: &'a str,
@@ -43,17 +42,17 @@ pub(crate) struct Cluster<'a> {
     pub(crate) uid: &'a str,
     pub(crate) spec: &'a EtcdClusterSpec,
     pub(crate) config: &'a Config,
-    /// The Secrets with certificates.
+    /// The certificate Secrets.
     pub(crate) secrets: Secrets,
-    /// The image of the members.
+    /// The members' image.
     pub(crate) image: String,
-    /// The version in the spec, else that of the image's tag; none if the tag names no version.
+    /// The version in the spec, otherwise the one in the image's tag; `None` if the tag has none.
     pub(crate) target: Option<Version>,
-    /// The version of that image while the members write snapshots for an upgrade from it.
+    /// The version of `image` while the members write snapshots for an upgrade from it.
     pub(crate) preparing: Option<Version>,
-    /// The value of the parent's annotation that restarts the members when it changes.
+    /// The value of the parent's annotation that restarts the members.
     pub(crate) restart_trigger: Option<&'a str>,
-    /// The user lets a roll-out go on although another member is down.
+    /// True if the user lets a rollout continue while another member is down.
     pub(crate) allows_unsafe_rollout: bool,
 }
 
@@ -78,7 +77,7 @@ impl<'a> Cluster<'a> {
             spec,
             config,
             secrets: Secrets::new(request.name(), spec.tls.as_ref()),
-            target: stated.or_else(|| Version::of_image(&image)),
+            target: stated.or_else(|| Version::from_image(&image)),
             image,
             preparing: None,
             restart_trigger: request.annotation(RESTART_TRIGGER),
@@ -86,12 +85,12 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// The version of the members.
+    /// The members' version.
     pub(crate) fn version(&self) -> Option<Version> {
         self.preparing.or(self.target)
     }
 
-    /// The field of the spec that names the version.
+    /// The spec field that sets the version.
     pub(crate) fn version_field(&self) -> &'static str {
         if self.spec.version.is_some() {
             "spec.version"
@@ -104,14 +103,14 @@ impl<'a> Cluster<'a> {
         self.spec.storage.medium == Medium::Persistent
     }
 
-    /// The labels of a child.
+    /// A child's labels.
     pub(crate) fn labels(&self, component: &str) -> BTreeMap<String, String> {
         let mut labels = labels::base_labels("etcd", self.name, component);
         labels.insert(CLUSTER_LABEL.to_owned(), self.name.to_owned());
         labels
     }
 
-    /// The selector of the members: the four shared labels only, because the selector of a StatefulSet is immutable.
+    /// The members' selector: only the four shared labels, because a StatefulSet's selector is immutable.
     pub(crate) fn selector(&self) -> BTreeMap<String, String> {
         labels::base_labels("etcd", self.name, "member")
     }
@@ -132,7 +131,7 @@ impl<'a> Cluster<'a> {
         format!("{}-client", self.name)
     }
 
-    /// The URL of a member for the other members.
+    /// A member's URL for other members.
     pub(crate) fn peer_url(&self, ordinal: i32) -> String {
         format!(
             "https://{}.{}.{}.svc:2380",
@@ -142,12 +141,12 @@ impl<'a> Cluster<'a> {
         )
     }
 
-    /// The scheme of the addresses for clients.
+    /// The scheme of client addresses.
     pub(crate) fn scheme(&self) -> &'static str {
         self.secrets.client.as_ref().map_or("http", |_| "https")
     }
 
-    /// The URL of a member for clients.
+    /// A member's URL for clients.
     pub(crate) fn client_url(&self, ordinal: i32) -> String {
         format!(
             "{}://{}.{}.{}.svc:2379",

@@ -1,4 +1,4 @@
-//! The configuration of the plugin.
+//! The plugin's configuration.
 
 use std::collections::BTreeMap;
 
@@ -11,64 +11,63 @@ use innkeeper_kit::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Settings of the administrator for all parents.
+/// The administrator's settings for all parents.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub(crate) struct Config {
-    /// Images of the plugin.
+    /// The plugin's images.
     pub(crate) images: Images,
-    /// Repository of the images for `spec.version`, without a tag.
+    /// Image repository for `spec.version`, without a tag.
     #[schemars(regex(pattern = image::REPOSITORY))]
     pub(crate) image_repository: String,
-    /// Domain of the Kubernetes cluster, in the names of certificates.
+    /// The Kubernetes cluster's domain, for names in certificates.
     pub(crate) cluster_domain: String,
-    /// Limits for those who create parents.
+    /// Restrictions on parents.
     pub(crate) tenants: Tenants,
-    /// Settings of ServiceMonitors.
+    /// ServiceMonitor settings.
     pub(crate) monitoring: Monitoring,
 }
 
-/// Settings of ServiceMonitors.
+/// ServiceMonitor settings.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub(crate) struct Monitoring {
-    /// Labels of each ServiceMonitor, such as those by which Prometheus selects them.
+    /// Labels for each ServiceMonitor, such as those with which Prometheus selects them.
     pub(crate) labels: BTreeMap<String, String>,
 }
 
-/// Limits for those who create parents.
+/// Restrictions on parents.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub(crate) struct Tenants {
-    /// Repositories whose images parents may name; an entry that ends with a slash stands for all that
-    /// start with it. Empty: any image.
+    /// Repositories whose images parents may use; an entry with a trailing slash matches everything below it. Empty:
+    /// any image.
     #[schemars(inner(regex(pattern = image::REPOSITORIES)))]
     pub(crate) images: Vec<String>,
-    /// Flags that parents may state in options, besides those that name no file and no address and keep the data:
-    /// `log-outputs` for example. Empty: none.
+    /// Flags that parents may set in options, besides those that involve no file and no address and keep the data,
+    /// such as `log-outputs`. Empty: none.
     pub(crate) options: Vec<String>,
-    /// Keys of labels and annotations that parents may set on the Pods of their members.
+    /// Label and annotation keys that parents may set on their members' Pods.
     pub(crate) pod_metadata: PodMetadataLists,
-    /// Keys of taints that the Pods may tolerate if parents say so; an entry that ends with a slash stands for
-    /// all that start with it, and * for a toleration without a key, which tolerates each taint. Empty: none.
+    /// Taint keys that parents may let their Pods tolerate; an entry with a trailing slash matches all keys with that
+    /// prefix, and * allows a toleration without a key, which tolerates every taint. Empty: none.
     pub(crate) tolerations: Vec<String>,
-    /// PriorityClasses that parents may name. Empty: none.
+    /// PriorityClasses that parents may use. Empty: none.
     pub(crate) priority_classes: Vec<String>,
-    /// Annotations that parents may set on their Services; an entry that ends with a slash stands for all
-    /// that start with it. Empty: none.
+    /// Annotations that parents may set on their Services; an entry with a trailing slash matches all keys with that
+    /// prefix. Empty: none.
     pub(crate) service_annotations: Vec<String>,
-    /// Types that parents may state for their client Service, besides ClusterIP. Empty: none.
+    /// Types that parents may set for their client Service, besides ClusterIP. Empty: none.
     pub(crate) service_types: Vec<ServiceType>,
-    /// Names of ClusterIssuers, and of issuers of other groups than cert-manager.io, that parents may use. Empty:
-    /// none.
+    /// Names of ClusterIssuers, and of issuers outside the group cert-manager.io, that parents may use. Empty: none.
     pub(crate) cluster_issuers: Vec<String>,
-    /// Secrets and claims that parents may use: shared (their own, those of no parent, and those with
-    /// the annotation innkeeper.dev/shared-with) or namespace (all of their namespace).
+    /// Secrets and claims that parents may use: shared (their own, unowned ones, and those with the annotation
+    /// innkeeper.dev/shared-with) or namespace (all in their namespace).
     pub(crate) references: ReferenceScope,
 }
 
 impl Tenants {
-    /// The limits for the metadata and the placement of Pods.
+    /// The restrictions on Pod metadata and placement.
     pub(crate) fn pod_template(&self) -> PodTemplateLists<'_> {
         PodTemplateLists {
             metadata: &self.pod_metadata,
@@ -78,11 +77,11 @@ impl Tenants {
     }
 }
 
-/// Images of the plugin.
+/// The plugin's images.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub(crate) struct Images {
-    /// Image of etcd for parents with neither image nor version.
+    /// etcd image for parents with neither image nor version.
     #[schemars(regex(pattern = image::REFERENCE))]
     pub(crate) etcd: String,
     /// Image of the init container; it must contain a static `/bin/busybox`.

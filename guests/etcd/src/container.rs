@@ -1,14 +1,14 @@
-//! Parts of the containers of members and Jobs: the user, the security context, and the busybox for images without a shell.
+//! Container parts for members and Jobs: user, security context, and busybox for images without a shell.
 
 use innkeeper_kit::pod;
 use k8s_openapi::api::core::v1::{Container, SecurityContext};
 
 use crate::cluster::Cluster;
 
-/// The user and group ID of the members, the usual `nonroot`. As `fsGroup` it owns the files of the claims.
+/// The members' user and group ID, the usual `nonroot`. As `fsGroup` it owns the files on the claims.
 pub(crate) const USER: i64 = 65532;
 
-/// The security context of all containers.
+/// The security context for all containers.
 pub(crate) fn container_security() -> SecurityContext {
     SecurityContext {
         read_only_root_filesystem: Some(true),
@@ -16,14 +16,14 @@ pub(crate) fn container_security() -> SecurityContext {
     }
 }
 
-/// The command of a script in an image without a shell.
+/// The command for a script in an image without a shell.
 pub(crate) fn shell(script: &str) -> Vec<String> {
     ["/tools/busybox", "sh", "-ec", script]
         .map(str::to_owned)
         .to_vec()
 }
 
-/// The init container that brings busybox to such an image.
+/// The init container that copies busybox for such an image.
 pub(crate) fn tools(cluster: &Cluster<'_>) -> Container {
     let copy = ["/bin/busybox", "cp", "/bin/busybox", "/tools/busybox"].map(str::to_owned);
     container(
@@ -34,7 +34,7 @@ pub(crate) fn tools(cluster: &Cluster<'_>) -> Container {
     )
 }
 
-/// A container with the volume that has busybox, and with small requests.
+/// A container with the busybox volume and small requests.
 pub(crate) fn container(
     cluster: &Cluster<'_>,
     name: &str,

@@ -1,234 +1,294 @@
-//! The flags of etcd that a parent may state in `spec.options`, and the versions that have them.
+//! etcd flags that a parent may set in `spec.options`, and the versions that have them.
 //!
-//! Other flags name files, addresses and programs of others, give up data, or open a door: configuration, logs, keys of
-//! tokens, traces, profiles. So the check knows the flags that do none of this, and refuses the others.
+//! An allow list: other flags name other parties' files, addresses and programs, risk the data, or open a door
+//! (configuration, logs, token keys, traces, profiles).
 
-mod life;
 pub(crate) mod together;
 
 use std::collections::BTreeMap;
 
 use innkeeper_kit::tenants::{Form, check_listed};
 
-use self::life::{EXPERIMENTAL, Life};
 use crate::version::Version;
 
-/// A flag of etcd.
+/// An etcd flag.
 pub(crate) struct Flag {
-    /// Its name without `experimental-`.
+    /// The name without `experimental-`.
     pub(crate) name: &'static str,
-    /// The form of its value; none for a flag that only the configuration permits.
+    /// The value's form; `None` for a flag that the configuration must allow.
     pub(crate) form: Option<Form>,
-    life: Life,
+    availability: Availability,
 }
 
-const fn flag(name: &'static str, form: Form, life: Life) -> Flag {
+const fn flag(name: &'static str, form: Form, availability: Availability) -> Flag {
     Flag {
         name,
         form: Some(form),
-        life,
+        availability,
     }
 }
 
-const fn listed(name: &'static str, life: Life) -> Flag {
+const fn listed(name: &'static str, availability: Availability) -> Flag {
     Flag {
         name,
         form: None,
-        life,
+        availability,
     }
 }
 
-/// A duration, a number of hours or of revisions.
+/// A duration, a number of hours or a number of revisions.
 const RETENTION: Form = Form::Words;
 
-const PROXY: Life = Life::Until(6, "run etcd grpc-proxy apart, or leave it out");
+const PROXY: Availability = Availability::Until(6, "run etcd grpc-proxy separately, or remove it");
 
-/// The flags with the form of their value, and at the end those that only some versions have and the configuration permits.
+/// The flags and their values' forms; at the end, flags that only some versions have and the configuration must
+/// allow.
 pub(crate) const FLAGS: &[Flag] = &[
-    flag("auth-token", Form::Choice(&["simple"]), Life::Always),
-    flag("auth-token-ttl", Form::Number, Life::Since(&[(4, 10)])),
+    flag(
+        "auth-token",
+        Form::Choice(&["simple"]),
+        Availability::Always,
+    ),
+    flag(
+        "auth-token-ttl",
+        Form::Number,
+        Availability::Since(&[(4, 10)]),
+    ),
     flag(
         "auto-compaction-mode",
         Form::Choice(&["periodic", "revision"]),
-        Life::Always,
+        Availability::Always,
     ),
-    flag("auto-compaction-retention", RETENTION, Life::Always),
-    flag("backend-batch-interval", Form::Duration, Life::Always),
-    flag("backend-batch-limit", Form::Number, Life::Always),
+    flag("auto-compaction-retention", RETENTION, Availability::Always),
+    flag(
+        "backend-batch-interval",
+        Form::Duration,
+        Availability::Always,
+    ),
+    flag("backend-batch-limit", Form::Number, Availability::Always),
     flag(
         "backend-bbolt-freelist-type",
         Form::Choice(&["array", "map"]),
-        Life::Renamed(&[(4, 0)], 5, 5),
+        Availability::Renamed(&[(4, 0)], 5, 5),
     ),
-    flag("bcrypt-cost", Form::Number, Life::Always),
+    flag("bcrypt-cost", Form::Number, Availability::Always),
     flag(
         "bootstrap-defrag-threshold-megabytes",
         Form::Number,
-        Life::Renamed(&[(5, 0)], 6, 7),
+        Availability::Renamed(&[(5, 0)], 6, 7),
     ),
-    flag("cipher-suites", Form::Words, Life::Always),
+    flag("cipher-suites", Form::Words, Availability::Always),
     flag(
         "compact-hash-check-enabled",
         Form::Switch,
-        Life::Gate(&[(5, 5)], "CompactHashCheck"),
+        Availability::Gate(&[(5, 5)], "CompactHashCheck"),
     ),
     flag(
         "compact-hash-check-time",
         Form::Duration,
-        Life::Renamed(&[(5, 5)], 6, 7),
+        Availability::Renamed(&[(5, 5)], 6, 7),
     ),
     flag(
         "compaction-batch-limit",
         Form::Number,
-        Life::Renamed(&[(4, 0)], 6, 7),
+        Availability::Renamed(&[(4, 0)], 6, 7),
     ),
     flag(
         "compaction-sleep-interval",
         Form::Duration,
-        Life::Renamed(&[(5, 16)], 6, 7),
+        Availability::Renamed(&[(5, 16)], 6, 7),
     ),
     flag(
         "corrupt-check-time",
         Form::Duration,
-        Life::Renamed(&[(4, 0)], 6, 7),
+        Availability::Renamed(&[(4, 0)], 6, 7),
     ),
-    flag("cors", Form::Words, Life::Always),
+    flag("cors", Form::Words, Availability::Always),
     flag(
         "debug",
         Form::Switch,
-        Life::Until(5, "set log-level to debug"),
+        Availability::Until(5, "set log-level to debug"),
     ),
     flag(
         "downgrade-check-time",
         Form::Duration,
-        Life::Renamed(&[(5, 0)], 6, 7),
+        Availability::Renamed(&[(5, 0)], 6, 7),
     ),
-    flag("election-timeout", Form::Number, Life::Always),
-    flag("enable-grpc-gateway", Form::Switch, Life::Always),
+    flag("election-timeout", Form::Number, Availability::Always),
+    flag("enable-grpc-gateway", Form::Switch, Availability::Always),
     flag(
         "enable-lease-checkpoint",
         Form::Switch,
-        Life::Gate(&[(4, 0)], "LeaseCheckpoint"),
+        Availability::Gate(&[(4, 0)], "LeaseCheckpoint"),
     ),
     flag(
         "enable-lease-checkpoint-persist",
         Form::Switch,
-        Life::Gate(&[(4, 20), (5, 2)], "LeaseCheckpointPersist"),
+        Availability::Gate(&[(4, 20), (5, 2)], "LeaseCheckpointPersist"),
     ),
-    flag("enable-v2", Form::Switch, Life::Until(6, "leave it out")),
-    flag("feature-gates", Form::Words, Life::Since(&[(6, 0)])),
-    flag("grpc-keepalive-interval", Form::Duration, Life::Always),
-    flag("grpc-keepalive-min-time", Form::Duration, Life::Always),
-    flag("grpc-keepalive-timeout", Form::Duration, Life::Always),
-    flag("heartbeat-interval", Form::Number, Life::Always),
-    flag("host-whitelist", Form::Words, Life::Always),
+    flag(
+        "enable-v2",
+        Form::Switch,
+        Availability::Until(6, "remove it"),
+    ),
+    flag("feature-gates", Form::Words, Availability::Since(&[(6, 0)])),
+    flag(
+        "grpc-keepalive-interval",
+        Form::Duration,
+        Availability::Always,
+    ),
+    flag(
+        "grpc-keepalive-min-time",
+        Form::Duration,
+        Availability::Always,
+    ),
+    flag(
+        "grpc-keepalive-timeout",
+        Form::Duration,
+        Availability::Always,
+    ),
+    flag("heartbeat-interval", Form::Number, Availability::Always),
+    flag("host-whitelist", Form::Words, Availability::Always),
     flag(
         "initial-corrupt-check",
         Form::Switch,
-        Life::Gate(&[(4, 0)], "InitialCorruptCheck"),
+        Availability::Gate(&[(4, 0)], "InitialCorruptCheck"),
     ),
     flag(
         "log-format",
         Form::Choice(&["console", "json"]),
-        Life::Since(&[(6, 0)]),
+        Availability::Since(&[(6, 0)]),
     ),
     flag(
         "log-level",
         Form::Choice(&["debug", "info", "warn", "error", "panic", "fatal"]),
-        Life::Always,
+        Availability::Always,
     ),
-    flag("logger", Form::Choice(&["capnslog", "zap"]), Life::Always),
+    flag(
+        "logger",
+        Form::Choice(&["capnslog", "zap"]),
+        Availability::Always,
+    ),
     flag(
         "max-concurrent-streams",
         Form::Number,
-        Life::Since(&[(4, 20), (5, 5)]),
+        Availability::Since(&[(4, 20), (5, 5)]),
     ),
-    flag("max-learners", Form::Number, Life::Since(&[(6, 0)])),
-    flag("max-request-bytes", Form::Number, Life::Always),
-    flag("max-snapshots", Form::Number, Life::Always),
-    flag("max-txn-ops", Form::Number, Life::Always),
-    flag("max-wals", Form::Number, Life::Always),
-    flag("memory-mlock", Form::Switch, Life::Renamed(&[(5, 0)], 6, 7)),
+    flag("max-learners", Form::Number, Availability::Since(&[(6, 0)])),
+    flag("max-request-bytes", Form::Number, Availability::Always),
+    flag("max-snapshots", Form::Number, Availability::Always),
+    flag("max-txn-ops", Form::Number, Availability::Always),
+    flag("max-wals", Form::Number, Availability::Always),
+    flag(
+        "memory-mlock",
+        Form::Switch,
+        Availability::Renamed(&[(5, 0)], 6, 7),
+    ),
     flag(
         "metrics",
         Form::Choice(&["basic", "extensive"]),
-        Life::Always,
+        Availability::Always,
     ),
-    flag("pre-vote", Form::Switch, Life::Always),
-    flag("quota-backend-bytes", Form::Number, Life::Always),
-    flag("raft-read-timeout", Form::Duration, Life::Since(&[(5, 0)])),
-    flag("raft-write-timeout", Form::Duration, Life::Since(&[(5, 0)])),
+    flag("pre-vote", Form::Switch, Availability::Always),
+    flag("quota-backend-bytes", Form::Number, Availability::Always),
+    flag(
+        "raft-read-timeout",
+        Form::Duration,
+        Availability::Since(&[(5, 0)]),
+    ),
+    flag(
+        "raft-write-timeout",
+        Form::Duration,
+        Availability::Since(&[(5, 0)]),
+    ),
     flag(
         "snapshot-catchup-entries",
         Form::Number,
-        Life::Renamed(&[(5, 14)], 6, 7),
+        Availability::Renamed(&[(5, 14)], 6, 7),
     ),
-    flag("snapshot-count", Form::Number, Life::Always),
-    flag("socket-reuse-address", Form::Switch, Life::Since(&[(5, 0)])),
-    flag("socket-reuse-port", Form::Switch, Life::Since(&[(5, 0)])),
+    flag("snapshot-count", Form::Number, Availability::Always),
+    flag(
+        "socket-reuse-address",
+        Form::Switch,
+        Availability::Since(&[(5, 0)]),
+    ),
+    flag(
+        "socket-reuse-port",
+        Form::Switch,
+        Availability::Since(&[(5, 0)]),
+    ),
     flag(
         "stop-grpc-service-on-defrag",
         Form::Switch,
-        Life::Gate(&[(5, 14)], "StopGRPCServiceOnDefrag"),
+        Availability::Gate(&[(5, 14)], "StopGRPCServiceOnDefrag"),
     ),
-    flag("strict-reconfig-check", Form::Switch, Life::Always),
+    flag("strict-reconfig-check", Form::Switch, Availability::Always),
     flag(
         "tls-max-version",
         Form::Choice(&["TLS1.2", "TLS1.3"]),
-        Life::Since(&[(4, 25), (5, 8)]),
+        Availability::Since(&[(4, 25), (5, 8)]),
     ),
     flag(
         "tls-min-version",
         Form::Choice(&["TLS1.2", "TLS1.3"]),
-        Life::Since(&[(4, 25), (5, 8)]),
+        Availability::Since(&[(4, 25), (5, 8)]),
     ),
     flag(
         "txn-mode-write-with-shared-buffer",
         Form::Switch,
-        Life::Gate(&[(5, 0)], "TxnModeWriteWithSharedBuffer"),
+        Availability::Gate(&[(5, 0)], "TxnModeWriteWithSharedBuffer"),
     ),
     flag(
         "warning-apply-duration",
         Form::Duration,
-        Life::Renamed(&[(4, 16), (5, 0)], 6, 7),
+        Availability::Renamed(&[(4, 16), (5, 0)], 6, 7),
     ),
     flag(
         "warning-unary-request-duration",
         Form::Duration,
-        Life::Renamed(&[(6, 0)], 6, 7),
+        Availability::Renamed(&[(6, 0)], 6, 7),
     ),
     flag(
         "watch-progress-notify-interval",
         Form::Duration,
-        Life::Renamed(&[(4, 11), (5, 0)], 6, 7),
+        Availability::Renamed(&[(4, 11), (5, 0)], 6, 7),
     ),
-    listed("client-cert-file", Life::Since(&[(5, 0)])),
-    listed("client-key-file", Life::Since(&[(5, 0)])),
+    listed("client-cert-file", Availability::Since(&[(5, 0)])),
+    listed("client-key-file", Availability::Since(&[(5, 0)])),
     listed(
         "distributed-tracing-address",
-        Life::Renamed(&[(5, 0)], 6, 7),
+        Availability::Renamed(&[(5, 0)], 6, 7),
     ),
     listed(
         "distributed-tracing-instance-id",
-        Life::Renamed(&[(5, 0)], 6, 7),
+        Availability::Renamed(&[(5, 0)], 6, 7),
     ),
     listed(
         "distributed-tracing-sampling-rate",
-        Life::Renamed(&[(5, 11)], 6, 7),
+        Availability::Renamed(&[(5, 11)], 6, 7),
     ),
     listed(
         "distributed-tracing-service-name",
-        Life::Renamed(&[(5, 0)], 6, 7),
+        Availability::Renamed(&[(5, 0)], 6, 7),
     ),
-    listed("enable-distributed-tracing", Life::Renamed(&[(5, 0)], 6, 7)),
-    listed("enable-log-rotation", Life::Since(&[(5, 0)])),
-    listed("experimental-enable-v2v3", Life::Until(6, "leave it out")),
-    listed("log-output", Life::Until(5, "use log-outputs")),
-    listed("log-package-levels", Life::Until(5, "use log-level")),
-    listed("log-rotation-config-json", Life::Since(&[(5, 0)])),
+    listed(
+        "enable-distributed-tracing",
+        Availability::Renamed(&[(5, 0)], 6, 7),
+    ),
+    listed("enable-log-rotation", Availability::Since(&[(5, 0)])),
+    listed(
+        "experimental-enable-v2v3",
+        Availability::Until(6, "remove it"),
+    ),
+    listed("log-output", Availability::Until(5, "use log-outputs")),
+    listed(
+        "log-package-levels",
+        Availability::Until(5, "use log-level"),
+    ),
+    listed("log-rotation-config-json", Availability::Since(&[(5, 0)])),
     listed(
         "next-cluster-version-compatible",
-        Life::Until(5, "leave it out"),
+        Availability::Until(5, "remove it"),
     ),
     listed("proxy", PROXY),
     listed("proxy-dial-timeout", PROXY),
@@ -236,15 +296,94 @@ pub(crate) const FLAGS: &[Flag] = &[
     listed("proxy-read-timeout", PROXY),
     listed("proxy-refresh-interval", PROXY),
     listed("proxy-write-timeout", PROXY),
-    listed("self-signed-cert-validity", Life::Since(&[(5, 0)])),
-    listed("unsafe-no-fsync", Life::Since(&[(4, 10)])),
-    listed("v2-deprecation", Life::Since(&[(5, 0)])),
+    listed("self-signed-cert-validity", Availability::Since(&[(5, 0)])),
+    listed("unsafe-no-fsync", Availability::Since(&[(4, 10)])),
+    listed("v2-deprecation", Availability::Since(&[(5, 0)])),
 ];
 
 fn find(name: &str) -> Option<&'static Flag> {
     let plain = name.strip_prefix(EXPERIMENTAL).unwrap_or(name);
-    let mut flags = FLAGS.iter();
-    flags.find(|flag| flag.name == name || flag.name == plain)
+    FLAGS
+        .iter()
+        .find(|flag| flag.name == name || flag.name == plain)
+}
+
+/// The prefix for flags that etcd did not promise to keep. 3.6 accepts most of them with and without it, 3.7 none
+/// with it.
+const EXPERIMENTAL: &str = "experimental-";
+
+/// The first patch releases with a flag, as minor version and patch, ascending. Later minor versions have it too.
+type Patches = &'static [(u32, u32)];
+
+/// The versions that have a flag.
+#[derive(Clone, Copy)]
+enum Availability {
+    /// All versions since 3.4.0.
+    Always,
+    /// The versions since these patches.
+    Since(Patches),
+    /// The versions before this minor version; the text says what to do instead.
+    Until(u32, &'static str),
+    /// The versions since these patches with the prefix, and those since the first minor version without it. The
+    /// second minor version is the first that rejects the prefix.
+    Renamed(Patches, u32, u32),
+    /// The versions since these patches up to 3.6 with the prefix, and a feature gate with this name since 3.6.
+    Gate(Patches, &'static str),
+}
+
+impl Availability {
+    /// Why a version lacks a flag, with the remedy; `None` if it has the flag. `plain` is the flag's name in the
+    /// table if it was given with the prefix.
+    fn problem(self, name: &str, plain: Option<&str>, version: Version) -> Option<String> {
+        let removed = |minor: u32, remedy: &str| {
+            version
+                .is_from_minor(minor)
+                .then(|| format!("{name} was removed in etcd 3.{minor}: {remedy}"))
+        };
+        match (self, plain) {
+            (Self::Until(minor, remedy), None) => removed(minor, remedy),
+            (Self::Always, None) => None,
+            (Self::Since(patches), None) => unborn(name, patches, version, "remove it"),
+            (Self::Always | Self::Since(_) | Self::Until(..), Some(plain)) => {
+                Some(format!("etcd has no flag {name}: use {plain}"))
+            }
+            (Self::Renamed(patches, _, until), Some(plain)) => {
+                removed(until, &format!("use {plain}"))
+                    .or_else(|| unborn(name, patches, version, "remove it"))
+            }
+            (Self::Renamed(patches, from, _), None) => {
+                let is_experimental = unborn(name, patches, version, "").is_none();
+                let remedy = if is_experimental {
+                    format!("use {EXPERIMENTAL}{name}")
+                } else {
+                    "remove it".to_owned()
+                };
+                unborn(name, &[(from, 0)], version, &remedy)
+            }
+            (Self::Gate(patches, gate), Some(_)) => {
+                removed(7, &format!("use feature-gates with {gate}=true"))
+                    .or_else(|| unborn(name, patches, version, "remove it"))
+            }
+            (Self::Gate(_, gate), None) => Some(if version.is_from_minor(6) {
+                format!("etcd has no flag {name}: use feature-gates with {gate}=true")
+            } else {
+                format!("etcd has no flag {name}: use {EXPERIMENTAL}{name}")
+            }),
+        }
+    }
+}
+
+/// Why a version before these patches lacks a flag, with the remedy; `None` for later ones.
+fn unborn(name: &str, patches: &[(u32, u32)], version: Version, remedy: &str) -> Option<String> {
+    // The last patch for the same or an earlier minor version decides; without one, the first patch for a later one.
+    let is_past = |versions: &&(u32, u32)| version.is_from_minor(versions.0);
+    let patch = patches.iter().rev().find(is_past);
+    let (minor, patch) = *patch.or_else(|| patches.first())?;
+    let is_born =
+        version >= Version::new(3, minor, patch) || (patch == 0 && version.is_from_minor(minor));
+    (!is_born).then(|| {
+        format!("etcd {version} has no flag {name}, which came with 3.{minor}.{patch}: {remedy}")
+    })
 }
 
 /// Checks that a version has the flags.
@@ -259,11 +398,11 @@ pub(crate) fn check_version(
             }
             Some(flag) => {
                 let plain = (flag.name != name).then_some(flag.name);
-                flag.life.problem(name, plain, version)
+                flag.availability.problem(name, plain, version)
             }
-            // The configuration permits a flag that this table does not know.
+            // The configuration allows a flag that is not in this table.
             None if name.starts_with(EXPERIMENTAL) => {
-                Life::Until(7, "use the flag without experimental-, or leave it out")
+                Availability::Until(7, "use the flag without experimental-, or remove it")
                     .problem(name, None, version)
             }
             None => None,
@@ -275,9 +414,9 @@ pub(crate) fn check_version(
     Ok(())
 }
 
-/// Checks the names of the flags, and their values unless the configuration lists the flag.
+/// Checks flag names, and values unless the configuration lists the flag.
 ///
-/// A flag without the value that it needs would take the next argument for it.
+/// A flag that lacks its value would take the next argument instead.
 pub(crate) fn check(options: &BTreeMap<String, String>, listed: &[String]) -> Result<(), String> {
     options
         .iter()
@@ -285,8 +424,7 @@ pub(crate) fn check(options: &BTreeMap<String, String>, listed: &[String]) -> Re
 }
 
 fn check_flag(name: &str, value: &str, listed: &[String]) -> Result<(), String> {
-    // The definition may have been installed without this plugin's rules. A name such as `data-dir=/x` would state a flag
-    // under another name.
+    // The installed CRD may be an older one without this rule. A name such as `data-dir=/x` would hide another flag.
     let is_part = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     if name.is_empty() || !name.bytes().all(is_part) {
         return Err(format!(

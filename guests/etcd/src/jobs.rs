@@ -1,7 +1,7 @@
 //! The Jobs that talk to etcd for the plugin, and their results.
 //!
-//! The image of etcd has no shell, so the Pod brings a static busybox. A script looks at the members first and changes what
-//! is left to change: it may run twice, and late.
+//! The etcd image has no shell, so the Pod brings a static busybox. A script first reads the members and then makes
+//! only the missing changes: it may run twice, and late.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -28,28 +28,29 @@ use crate::{
     tls,
 };
 
-/// The label on a Job: the step that it does.
+/// A Job label: its step.
 const OPERATION: &str = "etcd.ydzs.io/operation";
-/// The label on a Job: the ordinal of the member that it acts on.
+/// A Job label: the ordinal of the member that it changes.
 const ORDINAL: &str = "etcd.ydzs.io/ordinal";
-/// The label on a Job: the ID of the member that it removes.
+/// A Job label: the ID of the member that it removes.
 const MEMBER_ID: &str = "etcd.ydzs.io/member-id";
-/// The label on a Job: the number of the operations that had ended before it.
+/// A Job label: how many operations had ended before it.
 const SEQUENCE: &str = "etcd.ydzs.io/sequence";
 
 /// The container with etcdctl.
 pub(crate) const CONTAINER: &str = "etcdctl";
 
-/// The time between a failed Job and the next one; the Job controller has repeated the Pod with its own back-off before.
+/// The pause between a failed Job and the next one; by then, the Job controller has retried the Pod with its own
+/// backoff.
 const PAUSE: Duration = Duration::from_mins(1);
 
-/// The time for which a result may follow the end of its Job: the host can see the Job before the Pod.
+/// Maximum delay between a Job's end and its result: the host can see the Job before the Pod.
 const RESULT_WAIT: Duration = Duration::from_mins(1);
 
-/// The longest message of a failed Job in a condition, in characters.
+/// Longest message from a failed Job in a condition, in characters.
 const MESSAGE_CHARS_MAX: usize = 300;
 
-/// The begin of each script.
+/// The start of each script.
 const FUNCTIONS: &str = r#"fail() { printf %s "$1" >/dev/termination-log; echo "$1" >&2; exit 1; }
 ctl() { etcdctl --endpoints="$endpoint" --dial-timeout=5s --command-timeout=20s "$@"; }
 check_user() {
@@ -60,8 +61,8 @@ check_user() {
 }
 "#;
 
-/// The begin of a script about members. It chooses one that answers with a quorum, because etcd 3.4 lists its members
-/// without one, and reads the list: ID, status, name, peer URLs, client URLs, separated by a comma and a space.
+/// The start of a script about members. It picks an endpoint that answers with a quorum, because etcd 3.4 lists its
+/// members without one, and reads the list: ID, status, name, peer URLs, client URLs, separated by comma and space.
 const PRELUDE: &str = r#"chosen=
 for endpoint in $ENDPOINTS; do
   if ctl get innkeeper --keys-only >/dev/null; then chosen=1; break; fi
@@ -77,7 +78,7 @@ while IFS=, read -r id status name peers rest; do
   case " $PEER_URLS " in
     *" $peers "*) result="$result$id $peers
 " ;;
-    *) fail "etcd has a member that is none of this cluster: $id with $peers; remove it with etcdctl member remove" ;;
+    *) fail "etcd has a member from outside this cluster: $id with $peers; remove it with etcdctl member remove" ;;
   esac
 done <<END
 $list
@@ -99,7 +100,7 @@ fi
 ctl member remove "$MEMBER_ID"
 "#;
 
-/// An identity that has been started may have voted, so it is none for a member without data.
+/// An identity that has been started may have voted, so a member without data must not use it.
 const ADD: &str = r#"while IFS=, read -r id status name peers rest; do
   if [ "${peers# }" = "$PEER_URL" ]; then
     [ "$status" = " unstarted" ] || fail "etcd has $MEMBER with the ID $id already"
@@ -111,25 +112,25 @@ END
 ctl member add "$MEMBER" --peer-urls="$PEER_URL"
 "#;
 
-/// An observed Job of the plugin.
+/// An observed plugin Job.
 #[derive(Clone, Debug)]
 pub(crate) struct ClusterJob {
     pub(crate) name: String,
     operation: Operation,
-    /// The end; none while the Job has not ended or is being deleted.
+    /// The end; `None` while the Job runs or is being deleted.
     end: Option<Ended>,
 }
 
 #[derive(Clone, Debug)]
 struct Ended {
-    /// The time in milliseconds since the Unix epoch.
+    /// Milliseconds since the Unix epoch.
     at_ms: u64,
     has_failed: bool,
-    /// The termination message, else that of the Job.
+    /// The termination message, or else the Job's message.
     message: Option<String>,
 }
 
-/// The observed Jobs of a cluster, by sequence number.
+/// A cluster's observed Jobs by sequence number.
 pub(crate) type ClusterJobs = BTreeMap<u64, ClusterJob>;
 
 /// Reads the Jobs, and the messages of those that have ended.
@@ -185,21 +186,21 @@ fn parse(job: &ObservedJob, pods: &[JobPod], operation: Operation) -> Option<Clu
     })
 }
 
-/// A time of the API in milliseconds since the Unix epoch.
+/// An API time in milliseconds since the Unix epoch.
 pub(crate) fn milliseconds(time: &Time) -> u64 {
     u64::try_from(time.0.as_millisecond()).unwrap_or_default()
 }
 
-/// The Jobs as a replacement sees them.
+/// The Job facts that a replacement uses.
 pub(crate) struct SeenJobs {
     pub(crate) job: Option<SeenJob>,
     pub(crate) is_pausing: bool,
     pub(crate) is_surveyed: bool,
-    /// The time until something changes without an event.
+    /// Time until something changes without an event.
     pub(crate) wait: Option<Duration>,
 }
 
-/// The Job with the sequence number of the record, and the one before it. The time is asked for only if it matters.
+/// The Job with the record's sequence number, and the one before it. Asks for the time only if it matters.
 pub(crate) fn seen(
     jobs: &ClusterJobs,
     cluster: &Cluster<'_>,
@@ -248,7 +249,7 @@ pub(crate) fn seen(
     }
 }
 
-/// The result of a Job; none if it is not known.
+/// A Job's result; `None` if it is unknown.
 fn result(cluster: &Cluster<'_>, operation: &Operation, ended: &Ended) -> Option<End> {
     if ended.has_failed {
         return Some(End::Failed);
@@ -263,11 +264,11 @@ fn result(cluster: &Cluster<'_>, operation: &Operation, ended: &Ended) -> Option
         Some((ordinal, member_id(id)?))
     };
     let ids: Option<BTreeMap<i32, String>> = ended.message.as_deref()?.lines().map(line).collect();
-    // A list without a member is no list: etcd has at least the one that answers.
+    // An empty list is not a list: etcd has at least the member that answers.
     ids.filter(|ids| !ids.is_empty()).map(End::Succeeded)
 }
 
-/// The name and the message of the Job that failed last, if no other one has begun since.
+/// Name and message of the last failed Job, unless another one has started since.
 pub(crate) fn failure(jobs: &ClusterJobs, record: &Record) -> Option<String> {
     let last = jobs.get(&record.sequence.checked_sub(1)?)?;
     let message = last.end.as_ref()?.message.as_deref().unwrap_or("no result");
@@ -275,7 +276,7 @@ pub(crate) fn failure(jobs: &ClusterJobs, record: &Record) -> Option<String> {
     Some(format!("Job {} failed: {message}", last.name))
 }
 
-/// The Jobs of the answer: the one that has to run, and the observed ones as long as their results count.
+/// The answer's Jobs: the one to run, and the observed ones whose results still count.
 pub(crate) fn children(
     cluster: &Cluster<'_>,
     jobs: &ClusterJobs,
@@ -303,7 +304,7 @@ pub(crate) fn children(
     held_jobs.chain(due).collect()
 }
 
-/// The name of the Job of an operation.
+/// The name of an operation's Job.
 pub(crate) fn name(cluster: &Cluster<'_>, sequence: u64, operation: &Operation) -> String {
     let name = cluster.name;
     match operation {
@@ -355,14 +356,14 @@ fn script(operation: &Operation) -> String {
     format!("{PRELUDE}{script}")
 }
 
-/// The template of a Pod that runs a script with etcdctl.
+/// The Pod template for a script with etcdctl.
 pub(crate) fn template(
     cluster: &Cluster<'_>,
     labels: BTreeMap<String, String>,
     script: &str,
     mut env: Vec<EnvVar>,
 ) -> PodTemplateSpec {
-    let (certificates, mounts) = tls::of_job(cluster);
+    let (certificates, mounts) = tls::for_job(cluster);
     env.extend(tls::variables(cluster));
     let mut main = container(
         cluster,
@@ -377,7 +378,7 @@ pub(crate) fn template(
         init_containers: Some(vec![tools(cluster)]),
         containers: vec![Container {
             env: Some(env),
-            // The end of the log, if the script does not say more.
+            // The end of the log, if the script reports nothing else.
             termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
             ..main
         }],
@@ -393,8 +394,8 @@ pub(crate) fn template(
     }
 }
 
-/// The placement of the members without the rules about other Pods: one that keeps members apart would keep a Job away from
-/// every node that has a member.
+/// The members' placement without Pod affinity rules: a rule that separates members would keep Jobs away from every
+/// node with a member.
 fn nodes(cluster: &Cluster<'_>) -> Option<PodTemplate> {
     let pod_spec = cluster.spec.pod_template.as_ref()?.spec.clone()?;
     let affinity = pod_spec.affinity.map(|affinity| Affinity {
@@ -410,7 +411,7 @@ fn nodes(cluster: &Cluster<'_>) -> Option<PodTemplate> {
     })
 }
 
-/// The input of a script.
+/// A script's input.
 fn environment(cluster: &Cluster<'_>, record: &Record, operation: &Operation) -> Vec<EnvVar> {
     let (victim, own) = match operation {
         Operation::Survey => {
@@ -441,7 +442,7 @@ fn environment(cluster: &Cluster<'_>, record: &Record, operation: &Operation) ->
     [endpoints].into_iter().chain(own).collect()
 }
 
-/// The addresses of the members but one.
+/// The members' addresses, except for one member's.
 pub(crate) fn endpoints(cluster: &Cluster<'_>, record: &Record, but: Option<i32>) -> EnvVar {
     let others = record
         .registered()

@@ -1,8 +1,8 @@
-//! The reconciler of `etcd.ydzs.io/v1alpha1` `EtcdCluster`: an etcd cluster on a StatefulSet, bootstrapped once.
+//! The reconciler for `etcd.ydzs.io/v1alpha1` `EtcdCluster`: an etcd cluster on a StatefulSet, bootstrapped once.
 //!
-//! One ConfigMap, the record, holds the whole state of the bootstrap and of replacements, so that every transition is one
-//! atomic write.
-//! A guest has no network and never talks to etcd; it knows the members by their Pods, and Jobs talk to etcd for it.
+//! One ConfigMap, the record, holds the whole state of bootstrap and replacements, so every transition is one atomic
+//! write. A plugin has no network and never talks to etcd: it sees members through their Pods, and Jobs talk to etcd
+//! for it.
 
 mod admission;
 mod api;
@@ -50,19 +50,19 @@ use crate::{
 #[derive(Debug)]
 pub struct Plugin;
 
-/// The selector that limits the read of Pods to those of this plugin.
+/// Selects this plugin's Pods.
 const PODS: &str = "app.kubernetes.io/managed-by=innkeeper,app.kubernetes.io/name=etcd";
 
 impl Reconciler for Plugin {
     fn describe() -> Manifest {
         Manifest::new("etcd", env!("CARGO_PKG_VERSION"))
-            // The record of the members: the next step of a change begins from it.
+            // The status records the members: the next step of a change starts from it.
             .reads_own_status()
             .parent_with::<EtcdCluster>(|crd| {
-                // The Pods have no resourceClaims that the field could name.
+                // The Pods have no resourceClaims for this field to reference.
                 own_namespace(crd.remove("spec.resources", "claims"))
-                    // The deepest fields are those of `spec.podTemplate.spec.affinity`.
-                    .truncate_descriptions_below(12)
+                    // The deepest fields are in `spec.podTemplate.spec.affinity`.
+                    .short_descriptions(12)
             })
             .child::<Service>()
             .child::<ConfigMap>()
@@ -71,28 +71,28 @@ impl Reconciler for Plugin {
             .child::<StatefulSet>()
             .child::<PodDisruptionBudget>()
             .optional()
-            // Only for parents with a member that has to be replaced.
+            // Only for parents with a member to replace.
             .child::<Job>()
             .optional()
-            // Only for parents that limit the traffic to their members.
+            // Only for parents that restrict traffic to their members.
             .child::<NetworkPolicy>()
             .optional()
-            // Only for parents that want to be monitored.
+            // Only for monitored parents.
             .optional_child("monitoring.coreos.com/v1", "ServiceMonitor")
-            // Only for parents with certificates of cert-manager.
+            // Only for parents with cert-manager certificates.
             .optional_child("cert-manager.io/v1", "Certificate")
             .ready_condition("Ready")
-            // Only for parents with a schedule of inspections.
+            // Only for parents with scheduled inspections.
             .child::<CronJob>()
             .optional()
-            // The metadata alone would not do: readiness is in the status, the image in the spec.
+            // Metadata is not enough: readiness is in the status, the image in the spec.
             .read::<Pod>(Access::Full, ReadScope::ParentNamespace)
             .label_selector(PODS)
-            // For claims that are no children, the labels name the cluster that made them.
+            // The labels on claims that are no children name the cluster that created them.
             .read::<PersistentVolumeClaim>(Access::Metadata, ReadScope::ParentNamespace)
-            // The owners of Secrets, and the keys and changes of those with certificates.
+            // For owners, and for keys and changes in certificate Secrets.
             .read::<Secret>(Access::Hash, ReadScope::ParentNamespace)
-            // The class of the claims decides if they can grow.
+            // The claims' class decides whether they can grow.
             .read::<StorageClass>(Access::Full, ReadScope::Cluster)
             .config_schema::<Config>()
     }
@@ -104,12 +104,12 @@ impl Reconciler for Plugin {
         let observation = Observation::read(request, host, &cluster)?;
         if let Err(problem) = validate::spec(request, &cluster, &observation) {
             // The state machine does not advance: a cluster with an invalid spec starts and records nothing.
-            let resting = step::rest(&observation);
+            let unchanged = step::unchanged(&observation);
             let template = Template::new(&cluster, &observation);
-            let report = report::report(request, &cluster, &observation, &resting, &template);
+            let report = report::report(request, &cluster, &observation, &unchanged, &template);
             return Err(Fault::invalid(problem).with_report(report));
         }
-        let cluster = upgrade::stated(cluster, &observation);
+        let cluster = upgrade::effective_cluster(cluster, &observation);
         let template = Template::new(&cluster, &observation);
         let step = step::next(&cluster, &observation, &template, host);
         let report = report::report(request, &cluster, &observation, &step, &template);

@@ -1,6 +1,6 @@
-//! The StatefulSet of the members and its Pods.
+//! The members' StatefulSet and Pods.
 //!
-//! The container `etcd` runs no shell, because its image has none; the kubelet expands `$(POD_NAME)` in the arguments.
+//! The etcd image has no shell; the kubelet expands `$(POD_NAME)` in the arguments.
 
 use std::cell::OnceCell;
 
@@ -39,27 +39,27 @@ use crate::{
     version::Version,
 };
 
-/// The memory that a member needs besides its data, in bytes.
+/// Memory that a member needs besides its data, in bytes.
 pub(crate) const MEMORY_BYTES_BESIDE_DATA: i128 = 128 << 20;
 
-/// The memory that a member requests by default at least, in bytes.
+/// A member's minimum default memory request, in bytes.
 const MEMORY_BYTES_MIN: i128 = 256 << 20;
 
-/// The script of the startup probe. The newest snapshot, the last one by name, must be of this start of the member, which
-/// busybox has been copied for, or have the cluster version 3.6 in its text.
+/// The startup probe's script. The newest snapshot, the last one by name, must be newer than this start of the member
+/// (busybox is copied at the start) or contain the cluster version 3.6.
 ///
-/// etcd writes a snapshot at the second entry behind the last one. So a member that starts again may write none, but then
-/// the last one was written when the cluster had its version.
+/// etcd writes a snapshot at the second entry after the last one. So a restarted member may write none, but then its
+/// last snapshot already has the cluster's version.
 const HAS_SNAPSHOT: &str = r#"cd /var/run/etcd/default.etcd/member/snap/
 for newest in *.snap; do :; done
 [ -e "$newest" ]
 [ ! "$newest" -ot /tools/busybox ] || /tools/busybox grep -q '"3\.6\.' "$newest""#;
 
-/// The Pod template of the members and its hash. A pass makes them once, and only if something asks for them.
+/// The members' Pod template and its hash, built once in a pass and only if needed.
 pub(crate) struct Template<'a> {
     pub(crate) cluster: &'a Cluster<'a>,
     pub(crate) observation: &'a Observation,
-    made: OnceCell<(PodTemplateSpec, TemplateHash)>,
+    built: OnceCell<(PodTemplateSpec, TemplateHash)>,
 }
 
 impl<'a> Template<'a> {
@@ -67,12 +67,12 @@ impl<'a> Template<'a> {
         Self {
             cluster,
             observation,
-            made: OnceCell::new(),
+            built: OnceCell::new(),
         }
     }
 
-    fn made(&self) -> &(PodTemplateSpec, TemplateHash) {
-        self.made.get_or_init(|| {
+    fn built(&self) -> &(PodTemplateSpec, TemplateHash) {
+        self.built.get_or_init(|| {
             let template = template(self.cluster, self.observation);
             let hash = TemplateHash::new(&template);
             (template, hash)
@@ -80,16 +80,16 @@ impl<'a> Template<'a> {
     }
 
     fn hash(&self) -> &TemplateHash {
-        &self.made().1
+        &self.built().1
     }
 
-    /// Returns true if all Pods have the template.
+    /// True if all Pods have the template.
     pub(crate) fn is_rolled_out(&self) -> bool {
         let running = self.observation.running.as_ref();
         running.is_some_and(|running| running.is_rolled_out(self.hash()))
     }
 
-    /// Returns true if the StatefulSet has the template.
+    /// True if the StatefulSet has the template.
     pub(crate) fn is_written(&self) -> bool {
         let observed = self.observation.stateful_set.as_ref();
         observed.is_some_and(|observed| self.hash().is_on(&observed.metadata))
@@ -97,20 +97,20 @@ impl<'a> Template<'a> {
 }
 
 /// The StatefulSet with a number of replicas.
-pub(crate) fn stateful_set(stated: &Template<'_>, record: &Record, replicas: i32) -> StatefulSet {
-    let cluster = stated.cluster;
-    let observation = stated.observation;
+pub(crate) fn stateful_set(template: &Template<'_>, record: &Record, replicas: i32) -> StatefulSet {
+    let cluster = template.cluster;
+    let observation = template.observation;
     let storage = &cluster.spec.storage;
     let observed = observation.stateful_set.as_ref();
-    // Before the formation, the StatefulSet may be made again.
+    // Before the formation, the StatefulSet may be recreated.
     let when_deleted = if record.formed {
         storage.when_deleted
     } else {
         Keeping::Retain
     };
     let member_labels = labels::with_version(&cluster.labels("member"), &cluster.image);
-    let (template, hash) = stated.made();
-    let partition = partition(stated, record);
+    let (pod_template, hash) = template.built();
+    let partition = partition(template, record);
     let mut metadata = metadata(cluster.name, &member_labels);
     let annotations = metadata.annotations.get_or_insert_default();
     annotations.insert(MEMBERS_LABEL.to_owned(), record.members.len().to_string());
@@ -136,30 +136,30 @@ pub(crate) fn stateful_set(stated: &Template<'_>, record: &Record, replicas: i32
             persistent_volume_claim_retention_policy: Some(
                 StatefulSetPersistentVolumeClaimRetentionPolicy {
                     when_deleted: Some(when_deleted.as_str().to_owned()),
-                    // During a pause, the claims are all that is left of the cluster.
+                    // During a pause, only the claims are left of the cluster.
                     when_scaled: Some(Keeping::Retain.as_str().to_owned()),
                 },
             ),
             volume_claim_templates: cluster
                 .is_persistent()
                 .then(|| vec![claim_template(cluster, observed)]),
-            template: template.clone(),
+            template: pod_template.clone(),
             ..Default::default()
         }),
         ..Default::default()
     }
 }
 
-/// The ordinal from which on Pods may be replaced by ones of the new template.
-fn partition(stated: &Template<'_>, record: &Record) -> i32 {
-    let observation = stated.observation;
-    if observation.stateful_set.is_none() || stated.cluster.allows_unsafe_rollout {
+/// The lowest ordinal whose Pod may be replaced by one with the new template.
+fn partition(template: &Template<'_>, record: &Record) -> i32 {
+    let observation = template.observation;
+    if observation.stateful_set.is_none() || template.cluster.allows_unsafe_rollout {
         return 0;
     }
-    let is_written = stated.is_written();
+    let is_written = template.is_written();
     let is_stale = observation.running.as_ref().is_none_or(Workload::is_stale);
     if is_written && is_stale {
-        // The revision of the Pods is not known yet.
+        // The Pods' revision is not known yet.
         return observed_partition(observation);
     }
     let rolling = |(ordinal, pod): (&i32, &MemberPod)| {
@@ -175,7 +175,7 @@ fn partition(stated: &Template<'_>, record: &Record) -> i32 {
     )
 }
 
-/// Returns true if a Pod has the template of the observed StatefulSet.
+/// True if a Pod has the observed StatefulSet's template.
 pub(crate) fn is_updated(observation: &Observation, pod: &MemberPod) -> bool {
     let revision = observation
         .stateful_set
@@ -184,7 +184,7 @@ pub(crate) fn is_updated(observation: &Observation, pod: &MemberPod) -> bool {
     revision.is_some() && pod.revision.as_ref() == revision
 }
 
-/// The ordinal from which on the StatefulSet replaces Pods.
+/// The lowest ordinal whose Pod the StatefulSet replaces.
 pub(crate) fn observed_partition(observation: &Observation) -> i32 {
     observation
         .stateful_set
@@ -194,7 +194,7 @@ pub(crate) fn observed_partition(observation: &Observation) -> i32 {
         .unwrap_or(0)
 }
 
-/// Returns true if the claims of a StatefulSet outlive it.
+/// True if a StatefulSet's claims outlive it.
 pub(crate) fn keeps_claims(observed: &MemberSet) -> bool {
     let policy = &observed.spec.persistent_volume_claim_retention_policy;
     policy
@@ -203,7 +203,7 @@ pub(crate) fn keeps_claims(observed: &MemberSet) -> bool {
         .is_none_or(|when| when == Keeping::Retain.as_str())
 }
 
-/// The claim template. It is immutable, so the size of the observed one is repeated.
+/// The claim template. It is immutable, so it repeats the observed size.
 fn claim_template(cluster: &Cluster<'_>, observed: Option<&MemberSet>) -> PersistentVolumeClaim {
     let storage = &cluster.spec.storage;
     let size = observed
@@ -249,7 +249,7 @@ fn pod_spec(cluster: &Cluster<'_>, observation: &Observation) -> PodSpec {
     let is_preparing = cluster.preparing.is_some();
     let tools = is_preparing.then(|| pod::empty_dir("tools"));
     let copying = is_preparing.then(|| container::tools(cluster));
-    let (certificates, _) = tls::of_member(cluster);
+    let (certificates, _) = tls::for_member(cluster);
     let volumes = data.into_iter().chain([state]).chain(tools);
     let init = [admission::container(cluster)].into_iter().chain(copying);
     PodSpec {
@@ -294,7 +294,7 @@ fn affinity(cluster: &Cluster<'_>) -> Option<Affinity> {
     })
 }
 
-/// The memory that a member requests by default. With the medium Memory, its data are part of it.
+/// A member's default memory request. With the medium Memory, it includes the data.
 fn memory_request(cluster: &Cluster<'_>) -> String {
     let bytes = Amount::of(&cluster.spec.storage.size)
         .and_then(Amount::floor)
@@ -321,7 +321,7 @@ fn etcd(cluster: &Cluster<'_>, observation: &Observation) -> Container {
             ..startup
         };
     }
-    mounts.extend(tls::of_member(cluster).1);
+    mounts.extend(tls::for_member(cluster).1);
     Container {
         name: "etcd".to_owned(),
         image: Some(cluster.image.clone()),
@@ -353,7 +353,7 @@ fn etcd(cluster: &Cluster<'_>, observation: &Observation) -> Container {
         liveness_probe: Some(liveness),
         readiness_probe: Some(readiness),
         security_context: Some(container_security()),
-        // A condition tells why a member ends.
+        // A condition reports why a member exits.
         termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
         volume_mounts: Some(mounts),
         ..Default::default()
@@ -362,8 +362,8 @@ fn etcd(cluster: &Cluster<'_>, observation: &Observation) -> Container {
 
 /// The startup, liveness and readiness probes.
 ///
-/// Liveness must not depend on the quorum: otherwise the kubelet would restart the healthy members of a cluster that has
-/// lost it.
+/// Liveness must not depend on the quorum: otherwise the kubelet would restart healthy members after the quorum is
+/// lost.
 fn probes(version: Option<Version>) -> (Probe, Probe, Probe) {
     let http = |path: &str| Probe {
         http_get: Some(HTTPGetAction {
@@ -380,9 +380,9 @@ fn probes(version: Option<Version>) -> (Probe, Probe, Probe) {
         }),
         ..Default::default()
     };
-    // A version that is unknown is treated as a new one.
+    // Unknown versions are treated as new ones.
     let (live, ready) = match version {
-        // A full database takes no writes, but the members must stay within reach of the clients that make room.
+        // A full database takes no writes, but clients that free space must still reach the members.
         Some(version) if !version.has_health_endpoints() => (tcp, http("/health?exclude=NOSPACE")),
         _ => (http("/livez"), http("/readyz")),
     };

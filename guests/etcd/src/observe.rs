@@ -1,5 +1,6 @@
 //! The observed state: the record, the StatefulSet, claims, Pods and Jobs.
 
+pub(crate) mod alarms;
 mod growth;
 mod pods;
 
@@ -26,12 +27,11 @@ use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::Ob
 
 use serde::Deserialize;
 
-use self::pods::MemberPods;
+use self::{alarms::Alarms, pods::MemberPods};
 use crate::{
     api::{EtcdClusterStatus, ExistingClaims},
     children,
     cluster::{CLUSTER_UID_LABEL, Cluster, FORMED, MEMBERS_LABEL, MEMBERS_MAX},
-    inspection::Alarms,
     jobs::{self, ClusterJobs},
     record::Record,
     tls,
@@ -43,7 +43,7 @@ pub(crate) use self::{
     pods::{LeavingPod, MemberPod, Obstacle},
 };
 
-/// The observed StatefulSet of the members, without its Pod template.
+/// The members' observed StatefulSet, without its Pod template.
 pub(crate) type MemberSet = Partial<StatefulSet, MemberSetSpec, MemberSetStatus>;
 
 #[derive(Default, Deserialize)]
@@ -62,35 +62,35 @@ pub(crate) struct MemberSetStatus {
     pub(crate) update_revision: Option<String>,
 }
 
-/// The observed state of one cluster.
+/// One cluster's observed state.
 pub(crate) struct Observation {
     pub(crate) record: Option<Record>,
     pub(crate) stateful_set: Option<MemberSet>,
-    /// The StatefulSet is being deleted, so it can neither be changed nor be created again yet.
+    /// The StatefulSet is being deleted: it can neither be changed nor recreated yet.
     pub(crate) is_leaving: bool,
-    /// Claims of this cluster's members by ordinal.
+    /// The claims of this cluster's members by ordinal.
     pub(crate) claims: BTreeMap<i32, Claim>,
-    /// Pods of members by ordinal.
+    /// The members' Pods by ordinal.
     pub(crate) pods: BTreeMap<i32, MemberPod>,
-    /// Pods of members that are being deleted, by ordinal.
+    /// The members' Pods that are being deleted, by ordinal.
     pub(crate) leaving: BTreeMap<i32, LeavingPod>,
-    /// The cluster is formed according to the stored status, the StatefulSet or a claim.
+    /// The stored status, the StatefulSet or a claim says that the cluster is formed.
     pub(crate) was_formed: bool,
-    /// The number of members according to all that tells it; none if nothing does.
+    /// The number of members according to all sources; `None` without any.
     pub(crate) members: Option<i32>,
     /// The version in the stored status.
     pub(crate) last_version: Option<Version>,
-    /// The codes of the warnings in the stored status.
+    /// The warning codes in the stored status.
     pub(crate) warned: BTreeSet<String>,
-    /// The reason of the stored condition `Available`; empty if there is none.
+    /// The stored `Available` condition's reason; empty if there is none.
     pub(crate) was_available: String,
-    /// The StorageClass of the claims allows them to grow.
+    /// The claims' StorageClass allows them to grow.
     pub(crate) can_grow: bool,
-    /// The Secrets for pulling images.
+    /// The pull secrets.
     pub(crate) pull_secrets: Found,
-    /// The Secrets with certificates that the user names.
+    /// The certificate Secrets that the user references.
     pub(crate) certificates: Found,
-    /// The Secrets with certificates that cert-manager writes.
+    /// The certificate Secrets that cert-manager writes.
     pub(crate) issued: Found,
     /// The Services that do not exist or belong to another owner.
     pub(crate) missing_services: Vec<String>,
@@ -98,23 +98,23 @@ pub(crate) struct Observation {
     pub(crate) running: Option<Workload>,
     /// The Jobs that talk to etcd.
     pub(crate) jobs: ClusterJobs,
-    /// The alarms of etcd.
+    /// etcd's alarms.
     pub(crate) alarms: Alarms,
 }
 
-/// A claim of a member.
+/// A member's claim.
 pub(crate) struct Claim {
-    /// The claim if it is a child, which the guest manages.
+    /// The claim, if it is a child that the plugin manages.
     pub(crate) child: Option<PersistentVolumeClaim>,
-    /// The claim was made for this parent, not for an earlier one of the same name.
+    /// The claim was created for this parent, not for an earlier one with the same name.
     pub(crate) is_ours: bool,
     /// The claim is being deleted.
     pub(crate) is_leaving: bool,
     /// The volume is gone.
     pub(crate) is_lost: bool,
-    /// What hinders the growth of the volume.
+    /// What prevents the volume from growing.
     pub(crate) growth: Option<Growth>,
-    /// The size of the volume, once it is bound.
+    /// The volume's size, once it is bound.
     pub(crate) capacity: Option<Quantity>,
     pub(crate) metadata: ObjectMeta,
 }
@@ -158,7 +158,7 @@ impl Observation {
             .map(|warning| warning.code)
             .collect();
         let mut record = record.and_then(|record| Record::parse(cluster, &record));
-        // The status of a cluster that is not formed tells of an earlier plan.
+        // An unformed cluster's status describes an earlier plan.
         let listed = status.cluster_formed.then_some(status.members.len());
         let members = members(cluster, record.as_ref(), set, &claims, listed);
         // A record that a user has edited must neither start a second cluster nor change the number of members.
@@ -198,34 +198,34 @@ impl Observation {
         })
     }
 
-    /// The Secrets with certificates that exist.
+    /// The certificate Secrets that exist.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = &Hashed> {
         self.certificates.objects().chain(self.issued.objects())
     }
 
-    /// Returns true if a Secret that Jobs mount does not exist. No Job begins then: it would take up a Secret of any later
-    /// creator, before a pass could refuse it.
+    /// True if a Secret that Jobs mount is missing. No Job starts then: it would pick up a Secret from any later
+    /// creator before a pass could reject it.
     pub(crate) fn holds_jobs(&self, cluster: &Cluster<'_>) -> bool {
         let exists = |name: &str| self.secrets().any(|secret| secret.name() == name);
         tls::secrets_of_jobs(cluster).any(|name| !exists(name))
     }
 
-    /// Returns true if cert-manager has not written all Secrets with their keys yet.
+    /// True if cert-manager has not written all Secrets and keys yet.
     pub(crate) fn waits_for_certificates(&self) -> bool {
         let has_keys = self.issued.missing_keys().next().is_none();
-        // The keys of hidden Secrets are unknown.
+        // Hidden Secrets do not show their keys.
         let is_known = !self.issued.objects().any(tls::is_hidden);
         !self.issued.is_complete() || is_known && !has_keys
     }
 
-    /// The `spec.replicas` of the StatefulSet; 0 without a StatefulSet.
+    /// The StatefulSet's `spec.replicas`; 0 without a StatefulSet.
     pub(crate) fn replicas(&self) -> i32 {
         self.stateful_set
             .as_ref()
             .map_or(0, |set| set.spec.replicas.unwrap_or(1))
     }
 
-    /// The ordinals of the members that are ready.
+    /// The ordinals of ready members.
     pub(crate) fn ready(&self) -> BTreeSet<i32> {
         self.pods
             .iter()
@@ -234,9 +234,9 @@ impl Observation {
             .collect()
     }
 
-    /// The version of the data: the last one with which all members were ready; without a record of it the lowest of the
-    /// ready Pods, else that of the stored status. None before the cluster is formed: the images of Pods that never ran say
-    /// nothing.
+    /// The data's version: the recorded one, with which all members were last ready; otherwise the lowest among ready
+    /// Pods, otherwise the one in the stored status. `None` before the cluster is formed: images of Pods that never
+    /// ran prove nothing.
     pub(crate) fn current_version(&self) -> Option<Version> {
         let record = self.record.as_ref();
         if !record.map_or(self.was_formed, |record| record.formed) {
@@ -250,9 +250,9 @@ impl Observation {
             .or(self.last_version)
     }
 
-    /// The claims of the members, by ordinal. Others are left by a larger cluster of earlier.
+    /// The members' claims by ordinal. Other claims are left from a larger cluster.
     ///
-    /// Without a record, the members are the replicas of the StatefulSet, or those that the first start makes.
+    /// Without a record, the members are the StatefulSet's replicas or those that the first start creates.
     pub(crate) fn claims_of_members(
         &self,
         cluster: &Cluster<'_>,
@@ -267,7 +267,7 @@ impl Observation {
         claims.map(|(ordinal, claim)| (*ordinal, claim))
     }
 
-    /// The size of the smallest volume of the members; none if no claim is bound.
+    /// The size of the smallest member volume; `None` if no claim is bound.
     pub(crate) fn smallest_volume(&self, cluster: &Cluster<'_>) -> Option<Quantity> {
         let sizes = self
             .claims_of_members(cluster)
@@ -319,8 +319,8 @@ fn claims(
     Ok(claims)
 }
 
-/// The number of members according to most of what tells it, and the highest of several such numbers: the record, the
-/// StatefulSet, each claim of the cluster and the stored status, of which a user may delete or edit any.
+/// The number of members that most sources agree on, and the highest such number in a tie. The sources are the
+/// record, the StatefulSet, each claim and the stored status, and a user may delete or edit any of them.
 fn members(
     cluster: &Cluster<'_>,
     record: Option<&Record>,
@@ -366,7 +366,7 @@ pub(crate) fn requested(claim: &PersistentVolumeClaim) -> Option<&Quantity> {
         .get("storage")
 }
 
-/// Returns true if the StorageClass of the claims is known and allows them to grow.
+/// True if the claims' StorageClass is known and allows them to grow.
 fn can_grow(
     host: &dyn Host,
     cluster: &Cluster<'_>,

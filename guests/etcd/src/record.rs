@@ -1,4 +1,4 @@
-//! The record: the whole state of the bootstrap and of replacements, in the ConfigMap `<name>-cluster-state`.
+//! The record: the whole state of bootstrap and replacements, in the ConfigMap `<name>-cluster-state`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,43 +9,43 @@ use crate::{cluster::Cluster, version::Version};
 const MEMBERS: &str = "ETCD_INITIAL_CLUSTER";
 const STATE: &str = "ETCD_INITIAL_CLUSTER_STATE";
 const TOKEN: &str = "ETCD_INITIAL_CLUSTER_TOKEN";
-/// The annotation on the ConfigMap of the state: the number of operations that have ended.
+/// An annotation on the record: the number of operations that have ended.
 const SEQUENCE: &str = "etcd.ydzs.io/sequence";
-/// The annotation on the ConfigMap of the state: the version of etcd that all members had last when they were ready.
+/// An annotation on the record: the etcd version with which all members were last ready.
 const VERSION: &str = "etcd.ydzs.io/version";
-/// The annotation on the ConfigMap of the state: the progress of replacements, by ordinal.
+/// An annotation on the record: the progress of replacements, by ordinal.
 const REPLACING: &str = "etcd.ydzs.io/replacing";
-/// The prefix of the keys with the UID of the Pod that may start a member without data; the init container reads them.
+/// The prefix of keys with the UID of the Pod that may start a member without data; the init container reads them.
 const ADMIT: &str = "ADMIT_";
 
-/// The decisions about the membership of the cluster.
+/// Decisions about the cluster's membership.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// The ordinals of all members.
+    /// All members' ordinals.
     pub(crate) members: BTreeSet<i32>,
-    /// The cluster is formed; this never becomes false again.
+    /// The cluster is formed; never becomes false again.
     pub(crate) formed: bool,
-    /// The initial cluster token of etcd, which is part of the cluster's ID.
+    /// etcd's initial cluster token, part of the cluster ID.
     pub(crate) token: String,
     /// The number of operations that have ended.
     pub(crate) sequence: u64,
-    /// The UIDs of the Pods that may start a member without data, by ordinal. An identity in etcd is good for one Pod: a
-    /// later Pod without data may not vote under it, because the earlier one may have voted.
+    /// The UIDs of the Pods that may start a member without data, by ordinal. An etcd identity belongs to one Pod: a
+    /// later Pod without data must not vote under it, because the earlier one may have voted.
     pub(crate) admitted: BTreeMap<i32, String>,
     /// The progress of replacements, by ordinal.
     pub(crate) replacing: BTreeMap<i32, Replacement>,
-    /// The version that all members had last when they were ready; none while it is unknown.
+    /// The version with which all members were last ready; `None` while it is unknown.
     pub(crate) version: Option<Version>,
 }
 
-/// The progress of the replacement of a member that lost its data.
+/// The progress of replacing a member that lost its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Replacement {
-    /// etcd has the member under this ID. Next: removed, or none when the member is ready after all.
+    /// etcd has the member under this ID. Next: removed, or none if the member becomes ready after all.
     Lost(String),
     /// etcd has no such member. Next: added.
     Removed,
-    /// etcd has the member under a new ID, which no Pod has used. Next: none, when a Pod is admitted.
+    /// etcd has the member under a new ID that no Pod has used. Next: none, once a Pod is admitted.
     Added,
 }
 
@@ -70,7 +70,7 @@ impl Replacement {
     }
 }
 
-/// The ID of a member as etcd writes it; none for any other text.
+/// A member ID as etcd writes it; `None` for any other text.
 pub(crate) fn member_id(text: &str) -> Option<String> {
     let is_id = (1..=16).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_id.then(|| text.to_owned())
@@ -90,7 +90,7 @@ impl Record {
         }
     }
 
-    /// The record in a ConfigMap; none if it is no record of this cluster.
+    /// Reads the record from a ConfigMap; `None` if it is not this cluster's record.
     pub(crate) fn parse(cluster: &Cluster<'_>, config_map: &ConfigMap) -> Option<Self> {
         let data = config_map.data.as_ref()?;
         let prefix = format!("{}-", cluster.name);
@@ -116,7 +116,7 @@ impl Record {
             .collect();
         let replaced = replacing.keys().copied();
         Some(Self {
-            // The list of etcd lacks the members that were removed.
+            // etcd's list lacks the members that were removed.
             members: members?.into_iter().chain(replaced).collect(),
             formed: data.get(STATE).is_some_and(|state| state == "existing"),
             token: data.get(TOKEN)?.clone(),
@@ -137,7 +137,7 @@ impl Record {
         })
     }
 
-    /// The number of replicas with which the highest ordinal is that of the highest member.
+    /// The number of replicas that includes the highest member ordinal.
     pub(crate) fn replicas(&self) -> i32 {
         self.members.last().map_or(0, |top| top + 1)
     }
@@ -149,7 +149,7 @@ impl Record {
         self.members.iter().filter(is_registered).copied().collect()
     }
 
-    /// The data of the ConfigMap, which the members read at every start.
+    /// The ConfigMap's data, which the members read at every start.
     pub(crate) fn data(&self, cluster: &Cluster<'_>) -> BTreeMap<String, String> {
         let entry = |ordinal: &i32| {
             format!(
@@ -173,7 +173,7 @@ impl Record {
         state.into_iter().chain(admitted).collect()
     }
 
-    /// The annotations of the ConfigMap, which only the guest reads.
+    /// The ConfigMap's annotations, which only the plugin reads.
     pub(crate) fn annotations(&self) -> BTreeMap<String, String> {
         let mut annotations = BTreeMap::from([(SEQUENCE.to_owned(), self.sequence.to_string())]);
         if !self.replacing.is_empty() {

@@ -1,12 +1,12 @@
-//! Replacement of members that lost their data: the next step, from the record and the observed Pods and Jobs.
+//! Replaces members that lost their data: computes the next step from the record and the observed Pods and Jobs.
 //!
-//! A member without data may not come back under its identity, because it has forgotten its votes. So it is removed from
-//! etcd and added again with a new identity, which one Pod may use: the step after each fact is written in the record before
-//! the next one begins. Jobs talk to etcd: they do nothing twice, and name the identity that they remove, so that one that
-//! runs late, or again, harms no later identity.
+//! A member without data must not come back under its identity, because it has forgotten its votes. So it is removed
+//! from etcd and added again under a new identity, which one Pod may use. Each fact is written to the record before
+//! the next step starts. Jobs talk to etcd; they do nothing twice and name the identity that they remove, so a late
+//! or repeated Job cannot harm a later identity.
 //!
-//! Added members vote at once. The lost one counted as a voter, too, so no number of votes that etcd needs grows, and a
-//! learner would only put the gain off.
+//! Added members vote at once. The lost member counted as a voter too, so the number of votes that etcd needs never
+//! grows, and a learner would only delay the recovery.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,19 +15,19 @@ use crate::{
     record::{Record, Replacement},
 };
 
-/// The smallest number of members that a removal leaves, and of votes that it takes: no removal without two votes.
+/// Minimum number of members after a removal, and of votes for it: nothing is removed without two votes.
 const MEMBERS_AFTER_REMOVAL_MIN: usize = 2;
 
-/// The cluster as a replacement sees it.
+/// The facts that a replacement uses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
-    /// The Pods of the members, by ordinal.
+    /// The members' Pods by ordinal.
     pub(crate) pods: BTreeMap<i32, SeenPod>,
-    /// The Job with the sequence number of the record.
+    /// The Job with the record's sequence number.
     pub(crate) job: Option<SeenJob>,
-    /// The last Job failed a short time ago, so the next one has to wait.
+    /// The last Job failed recently, so the next one must wait.
     pub(crate) is_pausing: bool,
-    /// The last Job listed the members of etcd a short time ago, so the record has them all.
+    /// The last Job listed etcd's members recently, so the record has them all.
     pub(crate) is_surveyed: bool,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Seen {
 pub(crate) struct SeenPod {
     pub(crate) uid: String,
     pub(crate) is_ready: bool,
-    /// The Pod has waited for so long that it surely has no data.
+    /// The Pod has waited so long that it surely has no data.
     pub(crate) is_empty: bool,
 }
 
@@ -44,24 +44,24 @@ pub(crate) struct SeenPod {
 #[derive(Clone, Debug)]
 pub(crate) struct SeenJob {
     pub(crate) operation: Operation,
-    /// The end; none while the Job has not ended or its result is not known yet.
+    /// The end; `None` while the Job runs or its result is unknown.
     pub(crate) end: Option<End>,
 }
 
-/// The end of a Job.
+/// How a Job ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Failed,
-    /// The IDs of the members of etcd by ordinal, if the Job asked for them.
+    /// The IDs of etcd's members by ordinal, if the Job asked for them.
     Succeeded(BTreeMap<i32, String>),
 }
 
-/// One conversation with etcd.
+/// One change or query in etcd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
-    /// Lists the IDs of all members.
+    /// Lists all member IDs.
     Survey,
-    /// Removes a member by its ID.
+    /// Removes a member by ID.
     Remove { ordinal: i32, id: String },
     /// Adds a member.
     Add { ordinal: i32 },
@@ -74,13 +74,13 @@ pub(crate) enum Next {
     Idle,
     /// The record changes.
     Write(Record),
-    /// This Job has to run, or runs.
+    /// This Job must run, or runs.
     Run(Operation),
     /// The replacement waits.
     Wait(Cause),
 }
 
-/// The cause for which a replacement waits.
+/// Why a replacement waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// No quorum is ready, so etcd accepts no change.
@@ -89,13 +89,13 @@ pub(crate) enum Cause {
     Members,
     /// The last Job failed.
     Failure,
-    /// The Pod of the new member does not exist yet.
+    /// The new member's Pod does not exist yet.
     Pod,
     /// A Secret that the Job mounts does not exist.
     Secret,
 }
 
-/// The next step of a formed cluster.
+/// A formed cluster's next step.
 pub(crate) fn next(record: &Record, seen: &Seen) -> Next {
     if let Some(job) = &seen.job {
         return match &job.end {
@@ -126,12 +126,14 @@ pub(crate) fn next(record: &Record, seen: &Seen) -> Next {
     if !lost.is_empty() || !has_quorum {
         return Next::Run(Operation::Survey);
     }
-    // All lost members go before one is added: etcd adds none while another one is down.
-    let mut replacing = record.replacing.iter();
-    let removal = replacing.find_map(|(ordinal, progress)| match progress {
-        Replacement::Lost(id) => Some((*ordinal, id.clone())),
-        _ => None,
-    });
+    // Remove all lost members before adding one: etcd adds none while another one is down.
+    let removal = record
+        .replacing
+        .iter()
+        .find_map(|(ordinal, progress)| match progress {
+            Replacement::Lost(id) => Some((*ordinal, id.clone())),
+            _ => None,
+        });
     if let Some((ordinal, id)) = removal {
         return Next::Run(Operation::Remove { ordinal, id });
     }
@@ -143,8 +145,8 @@ pub(crate) fn next(record: &Record, seen: &Seen) -> Next {
     }
 }
 
-/// Returns true if etcd may have removed members without the knowledge of the record, and so need fewer votes: the record or
-/// the Job was deleted in between.
+/// True if etcd may have removed members that the record still has, and so may need fewer votes: the record or the
+/// Job was deleted in between.
 fn may_be_behind(record: &Record, seen: &Seen, ready: usize) -> bool {
     let mut progress = record.replacing.values();
     let may_be_removed = progress.any(|progress| matches!(progress, Replacement::Lost(_)));
@@ -158,7 +160,7 @@ impl Seen {
     }
 }
 
-/// The ordinals of members that lost their data and whose replacement has not begun.
+/// Members that lost their data and whose replacement has not started.
 pub(crate) fn lost(record: &Record, seen: &Seen) -> BTreeSet<i32> {
     let is_lost = |ordinal: &&i32| {
         let is_empty = |pod: &SeenPod| {
@@ -169,8 +171,8 @@ pub(crate) fn lost(record: &Record, seen: &Seen) -> BTreeSet<i32> {
     record.members.iter().filter(is_lost).copied().collect()
 }
 
-/// The record without the admissions that have been used, by Pods that are ready, or can never be, because their Pod is
-/// gone. `pod` has the UID of a member's Pod, and tells if it is ready.
+/// The record without used or useless admissions: those whose Pod is ready, or gone. `pod` returns a member Pod's UID
+/// and whether it is ready.
 pub(crate) fn without_used_admissions<'a>(
     mut record: Record,
     pod: impl Fn(i32) -> Option<(&'a str, bool)>,
@@ -181,7 +183,7 @@ pub(crate) fn without_used_admissions<'a>(
     record
 }
 
-/// The record after the end of a Job.
+/// The record after a Job has ended.
 fn ended(record: &Record, seen: &Seen, operation: &Operation, end: &End) -> Record {
     let mut after = record.clone();
     after.sequence += 1;
@@ -207,7 +209,7 @@ fn ended(record: &Record, seen: &Seen, operation: &Operation, end: &End) -> Reco
         (Operation::Add { ordinal }, End::Succeeded(_)) => {
             after.advance(*ordinal, &Replacement::Removed, Some(Replacement::Added));
         }
-        // Perhaps etcd has the member under an identity that was used: a survey tells.
+        // etcd may have the member under a used identity: a survey will show it.
         (Operation::Add { ordinal }, End::Failed) => {
             after.advance(*ordinal, &Replacement::Removed, None);
         }
@@ -217,7 +219,7 @@ fn ended(record: &Record, seen: &Seen, operation: &Operation, end: &End) -> Reco
 }
 
 impl Record {
-    /// Replaces the progress of a member, unless it is another one than the Job began with.
+    /// Replaces a member's progress, unless it has changed since the Job started.
     fn advance(&mut self, ordinal: i32, from: &Replacement, to: Option<Replacement>) {
         if self.replacing.get(&ordinal) == Some(from) {
             self.replacing.remove(&ordinal);
@@ -226,8 +228,7 @@ impl Record {
     }
 }
 
-/// The record after the Pods that were seen: a member that is ready needs no replacement, and the Pod of an added one is
-/// admitted.
+/// The record after the observed Pods: a ready member needs no replacement, and an added member's Pod is admitted.
 fn settled(record: &Record, seen: &Seen) -> Record {
     let mut after = record.clone();
     for (ordinal, progress) in &record.replacing {
@@ -249,7 +250,7 @@ fn settled(record: &Record, seen: &Seen) -> Record {
 mod tests {
     use super::*;
 
-    /// Pods by ordinal: ready `R`, without data `E`, the same with an admission `A`, not ready `n`, none `-`.
+    /// Pods by ordinal: ready `R`, without data `E`, without data but admitted `A`, not ready `n`, none `-`.
     fn seen(pods: &str) -> Seen {
         let pod = |(ordinal, state): (i32, char)| {
             let pod = SeenPod {
@@ -265,7 +266,8 @@ mod tests {
         }
     }
 
-    /// The record of as many members, with the admissions `A`; replacements by ordinal: `l` lost, `r` removed, `a` added.
+    /// A record with as many members, with the admissions `A`. Replacements by ordinal: `l` lost, `r` removed, `a`
+    /// added.
     fn record(pods: &str, replacing: &[(i32, char)]) -> Record {
         let progress = |(ordinal, progress): &(i32, char)| {
             let progress = match progress {
@@ -317,21 +319,21 @@ mod tests {
             ("RRE", &[(2, 'a')], "write {} u2"),
             ("RRn", &[(2, 'a')], "write {} u2"),
             ("RR-", &[(2, 'a')], "wait for Pod"),
-            // A member that is ready has its place.
+            // A ready member keeps its place.
             ("RRR", &[(2, 'l')], "write {} "),
-            // Without a quorum, nothing happens; the removed member does not count any more.
+            // Nothing happens without a quorum; the removed member no longer counts.
             ("REE", &[], "wait for Quorum"),
             ("RnE", &[(2, 'l')], "wait for Quorum"),
             ("RnE", &[(2, 'r')], "wait for Quorum"),
             ("E", &[], "wait for Quorum"),
             ("RE", &[], "wait for Quorum"),
-            // With two votes, etcd may have a quorum of members that the record does not know to be removed.
+            // With two votes, etcd may have a quorum without members that the record does not know to be removed.
             ("RREEE", &[], "survey"),
             ("RREEE", &[(2, 'l'), (3, 'l'), (4, 'l')], "survey"),
             ("RREEE", &[(2, 'r'), (3, 'r'), (4, 'r')], "add 2"),
             ("RRnnn", &[], "idle"),
             ("RRnnn", &[(4, 'r')], "wait for Quorum"),
-            // Two at once: both are removed before one is added, and the second one after the first is ready.
+            // Two at once: both are removed before one is added, and the second is added once the first is ready.
             ("RRREE", &[], "survey"),
             ("RRREE", &[(3, 'l')], "survey"),
             ("RRREE", &[(3, 'l'), (4, 'l')], "remove 3 c3"),
@@ -370,16 +372,16 @@ mod tests {
         let listed = End::Succeeded([(2, "c2".to_owned())].into());
         for (operation, end, replacing, expected) in [
             (Operation::Survey, listed, None, r#"{2: Lost("c2")}"#),
-            // The member has been removed by hand, or by a Job that was deleted.
+            // The member was removed by hand, or by a Job that was deleted.
             (Operation::Survey, unlisted.clone(), None, "{2: Removed}"),
             (Operation::Survey, unlisted, Some('l'), "{2: Removed}"),
             (Operation::Survey, End::Failed, None, "{}"),
             (remove("c2"), done(), Some('l'), "{2: Removed}"),
             (remove("c2"), End::Failed, Some('l'), r#"{2: Lost("c2")}"#),
             (add(), done(), Some('r'), "{2: Added}"),
-            // Perhaps the place is taken.
+            // The place may be taken.
             (add(), End::Failed, Some('r'), "{}"),
-            // Jobs of another record change nothing.
+            // Jobs from another record change nothing.
             (remove("d9"), done(), Some('l'), r#"{2: Lost("c2")}"#),
             (add(), done(), Some('l'), r#"{2: Lost("c2")}"#),
             (remove("c2"), done(), Some('a'), "{2: Added}"),

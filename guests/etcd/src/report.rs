@@ -1,4 +1,4 @@
-//! Status, conditions and events, from the observed state.
+//! Builds status, conditions and events from the observed state.
 
 mod events;
 mod messages;
@@ -21,7 +21,7 @@ use crate::{
 
 use self::messages::{CORRUPT, NO_SPACE, NOT_STARTED};
 
-/// The report on the parent.
+/// The parent's report.
 pub(crate) fn report(
     request: &Request,
     cluster: &Cluster<'_>,
@@ -46,14 +46,14 @@ pub(crate) fn report(
     report
 }
 
-/// The data of the report.
+/// The report's inputs.
 struct View<'a> {
     cluster: &'a Cluster<'a>,
     observation: &'a Observation,
     step: &'a Step,
     /// The number of members in the record.
     members: usize,
-    /// The number of them whose Pods are ready.
+    /// The number of them with ready Pods.
     ready: usize,
     /// All Pods have the desired template.
     is_rolled_out: bool,
@@ -97,7 +97,7 @@ impl<'a> View<'a> {
 
     fn status(&self, request: &Request) -> EtcdClusterStatus {
         let pods = &self.observation.pods;
-        // A member without a Pod is one as well.
+        // A member without a Pod is a member too.
         let member = |ordinal: i32| Member {
             name: self.cluster.member(ordinal),
             ordinal,
@@ -114,7 +114,7 @@ impl<'a> View<'a> {
             .chain(pods.keys())
             .copied()
             .collect();
-        // A Service of such a name can lead to the Pods of another owner.
+        // A Service with this name may send traffic to another owner's Pods.
         let missing = &self.observation.missing_services;
         let client = self.cluster.client_service();
         let own = members.filter(|_| missing.iter().all(|name| name != self.cluster.name));
@@ -158,7 +158,7 @@ impl<'a> View<'a> {
             && self.ready == self.members
             && self.members == size
             && self.is_rolled_out;
-        // The host itself withdraws it where a Service belongs to another owner.
+        // The host itself sets it to False when a Service belongs to another owner.
         let ready = if is_ready {
             Condition::new("Ready", true, "Ready", available.message.clone())
         } else {
@@ -172,22 +172,22 @@ impl<'a> View<'a> {
         vec![available, progressing, degraded, ready]
     }
 
-    /// Returns true if the roll-out waits for a member that it does not replace itself.
+    /// True if the rollout waits for a member that it does not replace itself.
     fn is_held(&self) -> bool {
         self.ready < self.members && !self.waits_for_new() && !self.cluster.allows_unsafe_rollout
     }
 
-    /// Returns true if the roll-out waits for a member that it has just replaced.
+    /// True if the rollout waits for a member that it has just replaced.
     fn is_replacing(&self) -> bool {
         self.waits_for_new() && !self.step.is_late
     }
 
-    /// Returns true if the roll-out has waited for such a member for too long.
+    /// True if the rollout has waited for such a member for too long.
     fn is_stuck(&self) -> bool {
         self.waits_for_new() && self.step.is_late
     }
 
-    /// Returns true if the only member that is not ready is one that the roll-out has replaced.
+    /// True if the only unready member is one that the rollout has replaced.
     fn waits_for_new(&self) -> bool {
         let Some(record) = self.step.record.as_ref() else {
             return false;
@@ -206,7 +206,7 @@ impl<'a> View<'a> {
         one.is_some_and(is_replaced) && more.is_none()
     }
 
-    /// The condition `Progressing` of a replacement; none if there is none.
+    /// The `Progressing` condition for a replacement; `None` without one.
     fn replacement(&self) -> Option<(bool, &'static str, String)> {
         let replaced = self.replaced();
         Some(match &self.step.replacement {

@@ -1,22 +1,23 @@
-//! Roll-outs of a new Pod template: the partition of the StatefulSet, from the observed Pods.
+//! Rollouts of a new Pod template: computes the StatefulSet's partition from the observed Pods.
 //!
-//! The StatefulSet controller replaces the highest outdated Pod without a look at the Pods below it, so a roll-out while
-//! another member is down would cost the quorum. The partition therefore goes down by one member at a time.
+//! The StatefulSet controller replaces the highest outdated Pod without looking at the Pods below it, so a rollout
+//! while another member is down would cost the quorum. The partition therefore decreases by one member at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A member's Pod as a roll-out sees it. A member without a Pod gets one of the new template: it loses nothing.
+/// The Pod facts that a rollout uses. A member without a Pod gets one with the new template and loses nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RollingPod {
     pub(crate) is_ready: bool,
-    /// The Pod has the template that the answer states.
+    /// The Pod has the desired template.
     pub(crate) is_updated: bool,
 }
 
 /// The next partition: Pods from this ordinal on may be replaced.
 ///
-/// A step is safe if it replaces no ready Pod, or one while all other members are ready: it never takes a vote that the
-/// quorum needs. So a new template repairs a member that is down if all members above it have the template.
+/// A step is safe if it replaces an unready Pod, or a ready one while all other members are ready: it never takes a
+/// vote that the quorum needs. So a new template repairs a member that is down if all members above it have the
+/// template.
 pub(crate) fn partition(members: &BTreeSet<i32>, pods: &BTreeMap<i32, RollingPod>) -> i32 {
     let replicas = members.last().map_or(0, |top| top + 1);
     let is_ready = |ordinal: &i32| pods.get(ordinal).is_some_and(|pod| pod.is_ready);
@@ -64,11 +65,11 @@ mod tests {
         (0..).zip(states.chars()).filter_map(pod).collect()
     }
 
-    /// Old Pods are `O`, new ones `N`, Pods that are not ready lower case, and members without a Pod `-`.
+    /// Old Pods are `O`, new ones `N`, unready ones lower case, and members without a Pod `-`.
     #[test]
     fn one_member_at_a_time_is_replaced_while_all_others_are_ready() {
         for (states, expected) in [
-            // A roll-out from the begin to the end.
+            // A rollout from start to end.
             ("OOO", 2),
             ("OO-", 2),
             ("OOn", 2),
@@ -77,12 +78,12 @@ mod tests {
             ("ONN", 0),
             ("nNN", 0),
             ("NNN", 0),
-            // A member is down: no other one is replaced, also if a step was admitted before.
+            // A member is down: no other one is replaced, even if a step was allowed before.
             ("oOO", 3),
             ("-OO", 3),
             ("OoO", 3),
             ("oON", 2),
-            // The new template repairs the member at the top, and all members if none is ready.
+            // The new template repairs the highest member, and all members if none is ready.
             ("OOo", 2),
             ("OoN", 1),
             ("ooo", 0),
@@ -95,7 +96,7 @@ mod tests {
         }
     }
 
-    /// The templates and readiness of all Pods, and the StatefulSet of the last answer.
+    /// All Pods' templates and readiness, and the StatefulSet in the last answer.
     #[derive(Debug)]
     struct Cluster {
         pods: BTreeMap<i32, (u32, bool)>,
@@ -104,21 +105,21 @@ mod tests {
     }
 
     impl Cluster {
-        fn pass(&mut self, wanted: u32) {
+        fn pass(&mut self, generation: u32) {
             let rolling = |(ordinal, (of, is_ready)): (&i32, &(u32, bool))| {
                 let pod = RollingPod {
                     is_ready: *is_ready,
-                    is_updated: *of == wanted,
+                    is_updated: *of == generation,
                 };
                 (*ordinal, pod)
             };
             let members = self.pods.keys().copied().collect();
             self.partition = partition(&members, &self.pods.iter().map(rolling).collect());
-            self.template = wanted;
+            self.template = generation;
         }
 
-        /// Replaces the highest outdated Pod, as the controller does; false if that takes a vote while another member is
-        /// down.
+        /// Replaces the highest outdated Pod as the controller does; false if that takes a vote while another member
+        /// is down.
         fn control(&mut self) -> bool {
             let down = self.pods.values().filter(|(_, is_ready)| !is_ready).count();
             for (_, pod) in self.pods.range_mut(self.partition..).rev() {
@@ -138,8 +139,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(5000))]
 
-        /// Templates change in the middle of a roll-out, and members fail and recover; each change is seen by a pass before
-        /// the controller acts again.
+        /// Templates change during a rollout, and members fail and recover; a pass sees each change before the
+        /// controller acts again.
         #[test]
         fn no_roll_out_takes_a_vote_while_another_member_is_down(
             size in 1_i32..8,

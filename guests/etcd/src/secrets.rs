@@ -1,8 +1,8 @@
-//! The names of the Secrets with certificates.
+//! The names of certificate Secrets.
 
 use crate::api::Tls;
 
-/// The Secrets of a cluster: those that the user names, or those that cert-manager writes.
+/// A cluster's Secrets: those that the user references, or those that cert-manager writes.
 #[derive(Clone, Default)]
 pub(crate) struct Secrets {
     pub(crate) peer: Option<PeerSecrets>,
@@ -24,8 +24,9 @@ pub(crate) struct ClientSecrets {
 
 impl Secrets {
     pub(crate) fn new(name: &str, tls: Option<&Tls>) -> Self {
-        let or_issued =
-            |given: &Option<String>, plane| given.clone().unwrap_or_else(|| issued(name, plane));
+        let or_issued = |name_in_spec: &Option<String>, plane| {
+            name_in_spec.clone().unwrap_or_else(|| issued(name, plane))
+        };
         let peer = tls.and_then(|tls| tls.peer.as_ref()).map(|peer| {
             let certificate = or_issued(&peer.secret_name, "peer");
             PeerSecrets {
@@ -52,7 +53,7 @@ impl Secrets {
     }
 }
 
-/// The name of a Certificate of cert-manager, and of the Secret that it writes.
+/// The name of a cert-manager Certificate and of its Secret.
 pub(crate) fn issued(cluster: &str, plane: &str) -> String {
     format!("{cluster}-{plane}-tls")
 }

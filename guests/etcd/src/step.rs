@@ -1,7 +1,7 @@
 //! The state machine: one step from the observed state.
 //!
-//! Every pass computes the record from the observed one and at most one transition. A pass that stops after any write
-//! is therefore in the same or the next state when it runs again.
+//! Every pass computes the record from the observed one and makes at most one transition. A pass that is interrupted
+//! after any write therefore starts again in the same or the next state.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,35 +20,35 @@ use crate::{
     replace::{self, Cause, Next, Seen, SeenPod},
 };
 
-/// The time after which a Pod that waits for data has none. The init container looks every two seconds, so a member with
-/// data passes it at once.
+/// Time that a Pod waits for data before it counts as empty. The init container checks every two seconds and lets a
+/// member with data pass at once.
 const EMPTY_AFTER: Duration = Duration::from_secs(30);
 
-/// The state of the cluster, and the children that the answer states besides the Services.
+/// The cluster's state, and the children in the answer besides the Services.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts of a pass")]
 pub(crate) struct Step {
-    /// The record to state; none before the first start.
+    /// The record to apply; `None` before the first start.
     pub(crate) record: Option<Record>,
-    /// The answer states the claims that exist.
+    /// The answer contains the existing claims.
     pub(crate) has_claims: bool,
-    /// The answer states claims that do not exist. It does so only when the record is in the cluster.
+    /// The answer contains claims that do not exist yet. Only once the record is in the cluster.
     pub(crate) makes_claims: bool,
-    /// The replicas of the StatefulSet; none leaves it out.
+    /// The StatefulSet's replicas; `None` omits the StatefulSet.
     pub(crate) replicas: Option<i32>,
-    /// The stage of the cluster.
+    /// The cluster's stage.
     pub(crate) stage: Stage,
-    /// The next step of the replacement of members that lost their data.
+    /// The next step in replacing members that lost their data.
     pub(crate) replacement: Next,
-    /// A Pod of the present template has not become ready within the deadline.
+    /// A Pod with the current template has not become ready within the deadline.
     pub(crate) is_late: bool,
     /// The spec is invalid, so nothing changes.
-    pub(crate) is_resting: bool,
-    /// The time until the next pass if nothing changes.
+    pub(crate) is_unchanged: bool,
+    /// Time until the next pass if nothing changes.
     pub(crate) requeue: Option<Duration>,
 }
 
-/// The stage of a cluster.
+/// A cluster's stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// The size is 0. Next: bootstrap or resume when the size is raised.
@@ -57,11 +57,11 @@ pub(crate) enum Stage {
     Refused,
     /// cert-manager has not written all Secrets. Next: bootstrap when it has.
     Certificates,
-    /// Claims of an earlier cluster exist. Next: bootstrap when they are deleted or may be adopted.
+    /// An earlier cluster's claims exist. Next: bootstrap when they are deleted or may be adopted.
     StaleClaims(Vec<String>),
-    /// Claims are to be adopted, but these ones of their cluster are missing. Next: bootstrap when all or none exist.
+    /// Claims are to be adopted, but these are missing from their cluster. Next: bootstrap when all or none exist.
     MissingClaims(Vec<String>),
-    /// The cluster is formed, but these claims are missing, and with them a quorum. Next: formed, when they are restored.
+    /// The cluster is formed, but without these claims it has no quorum. Next: formed, when they are restored.
     LostClaims(Vec<String>),
     /// The first members start. Next: formed, or failed.
     Bootstrapping,
@@ -69,14 +69,15 @@ pub(crate) enum Stage {
     BootstrapFailed,
     /// Formed and running.
     Formed,
-    /// All members start again after a pause, or with the data of an earlier cluster. Next: formed, when a quorum is ready.
+    /// All members start again after a pause, or with an earlier cluster's data. Next: formed, when a quorum is
+    /// ready.
     Resuming,
-    /// Formed, with another number of members than the size.
+    /// Formed, but the size differs from the number of members.
     Resizing,
 }
 
 impl Step {
-    const fn of(stage: Stage) -> Self {
+    const fn new(stage: Stage) -> Self {
         Self {
             record: None,
             has_claims: false,
@@ -85,13 +86,13 @@ impl Step {
             stage,
             replacement: Next::Idle,
             is_late: false,
-            is_resting: false,
+            is_unchanged: false,
             requeue: None,
         }
     }
 }
 
-/// The next step of a cluster.
+/// A cluster's next step.
 pub(crate) fn next(
     cluster: &Cluster<'_>,
     observation: &Observation,
@@ -100,13 +101,13 @@ pub(crate) fn next(
 ) -> Step {
     match &observation.record {
         None => begin(cluster, observation),
-        Some(record) if record.formed => run(cluster, observation, record, template, host),
+        Some(record) if record.formed => next_formed(cluster, observation, record, template, host),
         Some(record) => form(cluster, observation, record, template, host),
     }
 }
 
-/// The step that repeats the observed state, for a parent whose spec is invalid.
-pub(crate) fn rest(observation: &Observation) -> Step {
+/// The step that repeats the observed state, for a parent with an invalid spec.
+pub(crate) fn unchanged(observation: &Observation) -> Step {
     let stage = match &observation.record {
         None if observation.stateful_set.is_none() => Stage::Refused,
         Some(_) if observation.stateful_set.is_some() && observation.replicas() == 0 => {
@@ -121,12 +122,12 @@ pub(crate) fn rest(observation: &Observation) -> Step {
         record: observation.record.clone(),
         has_claims: true,
         replicas: Some(observation.replicas()),
-        is_resting: true,
-        ..Step::of(stage)
+        is_unchanged: true,
+        ..Step::new(stage)
     }
 }
 
-/// The step without a record: it has never been written, or it was deleted.
+/// The step without a record: it was never written, or it was deleted.
 fn begin(cluster: &Cluster<'_>, observation: &Observation) -> Step {
     let size = cluster.spec.size;
     let has_own_claims = observation.claims.values().any(|claim| claim.is_ours);
@@ -134,24 +135,24 @@ fn begin(cluster: &Cluster<'_>, observation: &Observation) -> Step {
         return reconstruct(cluster, observation);
     }
     if size == 0 {
-        return Step::of(Stage::Paused);
+        return Step::new(Stage::Paused);
     }
     if observation.waits_for_certificates() {
-        return Step::of(Stage::Certificates);
+        return Step::new(Stage::Certificates);
     }
     let stale = stale(cluster, observation, size);
     let record = match cluster.spec.storage.existing_claims {
         _ if stale.is_empty() => Record::founding(cluster, (0..size).collect()),
-        ExistingClaims::Refuse => return Step::of(Stage::StaleClaims(stale)),
+        ExistingClaims::Refuse => return Step::new(Stage::StaleClaims(stale)),
         ExistingClaims::Adopt => return adopted(cluster, observation),
     };
     Step {
         record: Some(record),
-        ..Step::of(Stage::Bootstrapping)
+        ..Step::new(Stage::Bootstrapping)
     }
 }
 
-/// The claims of members that were made for another parent.
+/// The members' claims that were created for another parent.
 fn stale(cluster: &Cluster<'_>, observation: &Observation, members: i32) -> Vec<String> {
     let foreign = observation
         .claims
@@ -162,7 +163,7 @@ fn stale(cluster: &Cluster<'_>, observation: &Observation, members: i32) -> Vec<
         .collect()
 }
 
-/// The claims that are missing if fewer members than a quorum have theirs; none otherwise.
+/// The missing claims, if fewer members than a quorum have theirs; otherwise `None`.
 fn lost_claims(
     cluster: &Cluster<'_>,
     observation: &Observation,
@@ -182,12 +183,12 @@ fn lost_claims(
     })
 }
 
-/// The step of a cluster that adopts the data of an earlier one, whose members are those of the claims.
+/// The step that adopts an earlier cluster's data; its claims determine the members.
 ///
-/// All of them must be there: a cluster without some of its members may have lost its quorum, and would wait for ever.
+/// All of them must exist: a cluster that lacks members may have lost its quorum and would wait forever.
 fn adopted(cluster: &Cluster<'_>, observation: &Observation) -> Step {
     let existing = &observation.claims;
-    // Claims of earlier versions of this plugin have no number: they count up to the highest one.
+    // Claims from earlier plugin versions have no number: they count up to the highest one.
     let highest = existing.keys().next_back().map_or(0, |top| top + 1);
     let members = observation.members.unwrap_or(highest).clamp(1, MEMBERS_MAX);
     let missing: Vec<String> = (0..members)
@@ -195,7 +196,7 @@ fn adopted(cluster: &Cluster<'_>, observation: &Observation) -> Step {
         .map(|ordinal| cluster.claim(ordinal))
         .collect();
     if !missing.is_empty() {
-        return Step::of(Stage::MissingClaims(missing));
+        return Step::new(Stage::MissingClaims(missing));
     }
     let record = Record {
         formed: true,
@@ -203,11 +204,11 @@ fn adopted(cluster: &Cluster<'_>, observation: &Observation) -> Step {
     };
     Step {
         record: Some(record),
-        ..Step::of(Stage::Resuming)
+        ..Step::new(Stage::Resuming)
     }
 }
 
-/// The step that restores the record of a cluster whose ConfigMap was deleted.
+/// The step that restores a cluster's record after its ConfigMap was deleted.
 fn reconstruct(cluster: &Cluster<'_>, observation: &Observation) -> Step {
     let replicas = observation.replicas();
     let count = [observation.members.unwrap_or_default(), replicas]
@@ -215,17 +216,17 @@ fn reconstruct(cluster: &Cluster<'_>, observation: &Observation) -> Step {
         .find(|count| *count > 0)
         .unwrap_or(cluster.spec.size);
     if count == 0 {
-        return Step::of(Stage::Paused);
+        return Step::new(Stage::Paused);
     }
     let foreign = stale(cluster, observation, count);
     let is_refused = cluster.spec.storage.existing_claims == ExistingClaims::Refuse;
     if is_refused && observation.stateful_set.is_none() && !foreign.is_empty() {
-        return Step::of(Stage::StaleClaims(foreign));
+        return Step::new(Stage::StaleClaims(foreign));
     }
     let is_adopted = !foreign.is_empty();
     let members: BTreeSet<i32> = (0..count).collect();
     let is_paused = observation.stateful_set.is_some() && replicas == 0;
-    // On a volatile medium, a Pod that has run has data of the cluster, and no admission tells of the others.
+    // On a volatile medium, a Pod that has run holds cluster data, and no admission proves it for the others.
     let has_run = !cluster.is_persistent() && observation.pods.values().any(|pod| pod.has_run);
     let formed = observation.was_formed
         || is_adopted
@@ -236,7 +237,7 @@ fn reconstruct(cluster: &Cluster<'_>, observation: &Observation) -> Step {
     let last = observation.jobs.keys().next_back().copied();
     let record = Record {
         formed,
-        // The names of Jobs that exist are not used again: these did the work of another step.
+        // Existing Job names are not reused: those Jobs did another step's work.
         sequence: last.unwrap_or_default() + 1,
         ..Record::founding(cluster, members)
     };
@@ -247,14 +248,14 @@ fn reconstruct(cluster: &Cluster<'_>, observation: &Observation) -> Step {
     };
     Step {
         record: Some(record),
-        // The claims that exist get the mark of a formed cluster together with the record.
+        // The existing claims get the mark of a formed cluster together with the record.
         has_claims: true,
         replicas: observation.stateful_set.as_ref().map(|_| replicas),
-        ..Step::of(stage)
+        ..Step::new(stage)
     }
 }
 
-/// The step of a cluster whose first members start.
+/// The step while the first members start.
 fn form(
     cluster: &Cluster<'_>,
     observation: &Observation,
@@ -267,7 +268,7 @@ fn form(
         has_claims: true,
         makes_claims: true,
         replicas: Some(record.replicas()),
-        ..Step::of(Stage::Bootstrapping)
+        ..Step::new(Stage::Bootstrapping)
     };
     let Some(stateful_set) = &observation.stateful_set else {
         return step;
@@ -279,10 +280,10 @@ fn form(
         };
     }
     let ready = observation.ready();
-    // A rolling update waits for each replaced Pod to become ready, and before formation no member becomes ready alone.
-    // There is no data to lose yet, so the StatefulSet is left out until it is deleted, and then created again.
+    // A rolling update waits for each replaced Pod to become ready, and before formation no member becomes ready
+    // alone. There is no data to lose yet, so the StatefulSet is omitted until it is deleted, and then recreated.
     let is_outdated = !template.is_written();
-    // The cluster may have formed while the host was away: its data must outlive the StatefulSet.
+    // The cluster may have formed while the host was down: its data must outlive the StatefulSet.
     let keeps_data = if cluster.is_persistent() {
         members::keeps_claims(stateful_set)
     } else {
@@ -322,10 +323,10 @@ fn form(
     }
 }
 
-/// The record that admits the founders of a cluster on a volatile medium; none if there is nothing to admit.
+/// The record that admits the founders of a cluster on a volatile medium; `None` if there is nothing to admit.
 ///
-/// All of them are admitted at once, before any of them has run, and again only when no admitted Pod is left: then no data
-/// of the cluster are left either.
+/// All are admitted at once before any of them runs, and again only when no admitted Pod is left: then no cluster
+/// data is left either.
 fn admitting_founders(
     cluster: &Cluster<'_>,
     observation: &Observation,
@@ -344,8 +345,8 @@ fn admitting_founders(
     })
 }
 
-/// The step of a cluster whose quorum is ready. Founders that have never been ready are members of etcd already, and their
-/// Pods may still start without data.
+/// The step once a quorum is ready. Founders that were never ready are already members in etcd, and their Pods may
+/// still start without data.
 fn formed(template: &Template<'_>, step: Step, record: &Record) -> Step {
     let cluster = template.cluster;
     let observation = template.observation;
@@ -370,7 +371,7 @@ fn formed(template: &Template<'_>, step: Step, record: &Record) -> Step {
     }
 }
 
-/// The record of a formed cluster with the facts that its ready members confirm.
+/// A formed cluster's record with the facts that its ready members confirm.
 fn confirmed(template: &Template<'_>, record: Record) -> Record {
     let cluster = template.cluster;
     let observation = template.observation;
@@ -388,13 +389,13 @@ fn confirmed(template: &Template<'_>, record: Record) -> Record {
     record
 }
 
-/// Returns true if the last pass was one of a pause, or of a start after it that has no quorum yet.
+/// True if the last pass was in a pause, or in a start after it without a quorum yet.
 fn is_resuming(observation: &Observation) -> bool {
     ["Paused", "Resuming"].contains(&&*observation.was_available)
 }
 
-/// The step of a formed cluster.
-fn run(
+/// A formed cluster's step.
+fn next_formed(
     cluster: &Cluster<'_>,
     observation: &Observation,
     record: &Record,
@@ -418,10 +419,10 @@ fn run(
     let step = Step {
         record: Some(record.clone()),
         has_claims: true,
-        // During a pause, an empty claim would only be in the way of one that is restored.
+        // During a pause, an empty claim would only get in the way of a restored one.
         makes_claims: size > 0,
         replicas: Some(replicas),
-        ..Step::of(stage)
+        ..Step::new(stage)
     };
     if size == 0 {
         return step;
@@ -437,7 +438,7 @@ fn run(
     }
     let (seen, requeue) = seen(cluster, observation, &record, host);
     let replacement = match replace::next(&record, &seen) {
-        // One that has begun goes on: its result counts.
+        // A started Job continues: its result counts.
         Next::Run(_) if seen.job.is_none() && observation.holds_jobs(cluster) => {
             Next::Wait(Cause::Secret)
         }
@@ -459,7 +460,7 @@ fn run(
     }
 }
 
-/// The time that is left to the oldest Pod of the present template that is not ready; none if all are.
+/// Time that the oldest unready Pod with the current template has left; `None` if all are ready.
 fn remaining_empty_wait(
     cluster: &Cluster<'_>,
     observation: &Observation,
@@ -476,8 +477,8 @@ fn remaining_empty_wait(
     Some(Duration::from_secs(deadline).saturating_sub(passed))
 }
 
-/// The cluster as a replacement sees it, and the time until a Pod has waited for long enough, or a Job may follow a failed
-/// one. The time is asked for only if a Pod waits or a Job is observed.
+/// The facts for a replacement, and how long until a Pod has waited long enough or a Job may follow a failed one.
+/// Asks for the time only if a Pod waits or a Job is observed.
 fn seen(
     cluster: &Cluster<'_>,
     observation: &Observation,

@@ -1,4 +1,4 @@
-//! Tests of the reconciler as plain Rust, with a fake host.
+//! Unit tests of the reconciler in plain Rust, with a fake host.
 
 mod advice;
 mod bad_input;
@@ -48,7 +48,7 @@ fn manifest() -> &'static Manifest {
     &MANIFEST
 }
 
-/// The definition, as the API server applies it.
+/// The CRD's schema, as the API server applies it.
 fn schema() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
         let crd = manifest().crds[0].as_object().unwrap();
@@ -62,11 +62,11 @@ fn host() -> FakeHost {
 }
 
 fn pod(ordinal: i32, ready: bool, image: &str) -> Value {
-    of_revision(ordinal, ready, image, "r1")
+    pod_of_revision(ordinal, ready, image, "r1")
 }
 
-fn of_revision(ordinal: i32, ready: bool, image: &str, revision: &str) -> Value {
-    let mut labels = innkeeper_kit::labels::base_labels("etcd", "demo", "member");
+fn pod_of_revision(ordinal: i32, ready: bool, image: &str, revision: &str) -> Value {
+    let mut labels = innkeeper_sdk::labels::base_labels("etcd", "demo", "member");
     labels.insert("controller-revision-hash".to_owned(), revision.to_owned());
     json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -94,7 +94,7 @@ fn reason<'a>(outcome: &'a Outcome, kind: &str) -> &'a str {
     &outcome.report().find_condition(kind).unwrap().reason
 }
 
-/// The children of an answer as the cluster would show them: the StatefulSet with a creation time and a status.
+/// An answer's children as the cluster would show them: the StatefulSet with creation time and status.
 fn settled(outcome: &Outcome, replicas: i32) -> Vec<(String, Value)> {
     outcome
         .children()
@@ -439,8 +439,8 @@ fn an_image_outside_the_list_is_invalid() {
     Plugin::reconcile(&fine, &host()).expect("the list has the repository");
 }
 
-/// A claim or Secret that the host made for another parent.
-fn of_another(mut object: Value) -> Value {
+/// A claim or Secret that the host created for another parent.
+fn owned_by_another(mut object: Value) -> Value {
     object["metadata"]["labels"] = json!({ "innkeeper.dev/plugin": "other" });
     object
 }
@@ -459,7 +459,7 @@ fn pull_secrets_of_other_parents_are_invalid() {
             .map_err(|fault| fault.message)
     };
     assert_eq!(reconcile(&host().object(&secret), json!({})), Ok(()));
-    let foreign = host().object(&of_another(secret));
+    let foreign = host().object(&owned_by_another(secret));
     let expected = "spec.imagePullSecrets: Secret registry belongs to another parent: annotate it with \
                     innkeeper.dev/shared-with: EtcdCluster.etcd.ydzs.io/demo, or name another";
     assert_eq!(reconcile(&foreign, json!({})).unwrap_err(), expected);
@@ -508,16 +508,16 @@ fn claims_of_other_parents_are_not_adopted() {
         assert_eq!(state["data"]["ETCD_INITIAL_CLUSTER_STATE"], "existing");
         outcome
     };
-    // A claim without the mark of a parent is free.
+    // A claim without a parent's mark is free.
     let founded = check_adopts(&[&first, &second, &third], json!({}));
-    let foreign = of_another(second);
+    let foreign = owned_by_another(second);
     let expected = "claim data-demo-1 belongs to another parent: annotate it with \
                     innkeeper.dev/shared-with: EtcdCluster.etcd.ydzs.io/demo, or name another";
     let expected = (FaultKind::Invalid, expected.to_owned());
     let claims = [&first, &foreign, &third];
     let refused = reconcile(TestRequest::new(&adopting), &claims, json!({}));
     assert_eq!(refused.unwrap_err(), expected);
-    // Neither is one that another parent makes after the record, which the StatefulSet would mount.
+    // Nor is one that another parent creates after the record, although the StatefulSet would mount it.
     for parent in [&adopting, &article()] {
         let begun = || observing(parent, &settled(&founded, 0));
         let refused = reconcile(begun(), &[&foreign], json!({}));
@@ -535,7 +535,7 @@ fn a_claim_of_another_parent_beyond_the_members_is_left_alone() {
     let mut beyond = retained_claims().remove(0);
     beyond["metadata"]["name"] = json!("data-demo-7");
     let first = answer(TestRequest::new(&article()), &host());
-    let foreign = host().object(&of_another(beyond));
+    let foreign = host().object(&owned_by_another(beyond));
     let second = answer(observing(&article(), &settled(&first, 0)), &foreign);
     assert!(second.child("members").is_some());
     let status = second.report().status.as_ref().unwrap();

@@ -1,6 +1,6 @@
-//! Certificates of members and Jobs: flags, variables and mounts.
+//! Certificates for members and Jobs: flags, variables and mounts.
 //!
-//! A Pod gets only the keys that it needs: the private key of the members is in no Job.
+//! A Pod only gets the keys it needs: no Job has the members' private key.
 
 use std::collections::BTreeSet;
 
@@ -15,13 +15,13 @@ use crate::{
     secrets::{ClientSecrets, PeerSecrets},
 };
 
-/// The annotation on the Pods of members: the hash of the trusted authorities, if a changed authority restarts them.
+/// An annotation on the members' Pods: a hash of the trusted authorities, if a changed authority restarts them.
 pub(crate) const AUTHORITY_HASH: &str = "etcd.ydzs.io/secret-hash";
 
 const CERTIFICATE: [&str; 2] = ["tls.crt", "tls.key"];
 const AUTHORITY: [&str; 1] = ["ca.crt"];
 
-/// Files of a Secret at a path.
+/// Files from a Secret at a path.
 struct Files<'a> {
     volume: &'static str,
     path: &'static str,
@@ -52,8 +52,8 @@ fn client<'a>(cluster: &'a Cluster<'_>) -> Option<&'a ClientSecrets> {
     cluster.secrets.client.as_ref()
 }
 
-/// The Secrets that members and Jobs mount, with the keys that they must have: those that the user names, and those that
-/// cert-manager writes.
+/// The Secrets that members and Jobs mount, with the keys they must have: those that the user references, and those
+/// that cert-manager writes.
 pub(crate) fn references(cluster: &Cluster<'_>) -> (References, References) {
     let peer = peer(cluster);
     let client = client(cluster);
@@ -68,7 +68,7 @@ pub(crate) fn references(cluster: &Cluster<'_>) -> (References, References) {
     let issued: BTreeSet<String> = Certificate::all(cluster)
         .map(|certificate| certificate.name)
         .collect();
-    let of = |is_issued: bool| {
+    let references = |is_issued: bool| {
         all.iter()
             .flatten()
             .filter(|(name, _)| issued.contains(*name) == is_issued)
@@ -76,18 +76,18 @@ pub(crate) fn references(cluster: &Cluster<'_>) -> (References, References) {
                 all.secret(name, keys.iter().copied())
             })
     };
-    (of(false), of(true))
+    (references(false), references(true))
 }
 
-/// Returns true if Jobs mount this Secret and members do not.
+/// True if Jobs mount this Secret and members do not.
 pub(crate) fn is_of_jobs_only(cluster: &Cluster<'_>, name: &str) -> bool {
     let peer = peer(cluster);
     let client = client(cluster);
-    let of_peer = peer.is_some_and(|peer| peer.certificate == name || peer.authority == name);
-    let of_client = client
+    let peer_files = peer.is_some_and(|peer| peer.certificate == name || peer.authority == name);
+    let is_client = client
         .is_some_and(|client| client.server == name || client.trusted_ca.as_deref() == Some(name));
-    let of_jobs = client.and_then(|client| client.client.as_deref()) == Some(name);
-    of_jobs && !of_peer && !of_client
+    let is_job = client.and_then(|client| client.client.as_deref()) == Some(name);
+    is_job && !peer_files && !is_client
 }
 
 /// The Secrets that Jobs mount.
@@ -99,7 +99,7 @@ pub(crate) fn secrets_of_jobs<'a>(cluster: &'a Cluster<'_>) -> impl Iterator<Ite
         .chain(client.and_then(|client| client.client.as_deref()))
 }
 
-/// The Secrets whose authority the members trust.
+/// The Secrets whose authorities the members trust.
 fn authorities<'a>(cluster: &'a Cluster<'_>) -> BTreeSet<&'a str> {
     let client = client(cluster).and_then(|client| client.trusted_ca.as_deref());
     peer(cluster)
@@ -109,7 +109,7 @@ fn authorities<'a>(cluster: &'a Cluster<'_>) -> BTreeSet<&'a str> {
         .collect()
 }
 
-/// Returns true if a change of an authority restarts the members.
+/// True if a changed authority restarts the members.
 pub(crate) fn restarts(cluster: &Cluster<'_>) -> bool {
     cluster
         .spec
@@ -118,13 +118,13 @@ pub(crate) fn restarts(cluster: &Cluster<'_>) -> bool {
         .is_some_and(|tls| tls.on_change == OnChange::Restart)
 }
 
-/// Returns true if the plugin sees no keys of a Secret, because the grant is one of metadata.
+/// True if the plugin sees no keys in a Secret because it is only granted metadata.
 pub(crate) fn is_hidden(secret: &Hashed) -> bool {
     secret.type_.is_none() && secret.data.is_empty()
 }
 
-/// The value of the Pods' annotation that changes with the authorities that the members trust: the observed one while one of
-/// them is missing, because new Pods could not start.
+/// The value of the Pods' annotation that changes with the trusted authorities. While an authority is missing, the
+/// observed value stays: new Pods could not start.
 pub(crate) fn authority_hash<'a>(
     cluster: &Cluster<'_>,
     secrets: impl Iterator<Item = &'a Hashed>,
@@ -145,7 +145,7 @@ pub(crate) fn authority_hash<'a>(
     (!lines.is_empty()).then(|| hash_lines(lines))
 }
 
-/// The flags of etcd, in a fixed order.
+/// etcd's flags, in a fixed order.
 pub(crate) fn flags(cluster: &Cluster<'_>) -> Vec<String> {
     let peer: &[&str] = match peer(cluster) {
         None => &["--peer-auto-tls"],
@@ -178,11 +178,11 @@ pub(crate) fn flags(cluster: &Cluster<'_>) -> Vec<String> {
         .collect()
 }
 
-/// The volumes of a member and their mounts.
-pub(crate) fn of_member(cluster: &Cluster<'_>) -> (Vec<Volume>, Vec<VolumeMount>) {
+/// A member's volumes and mounts.
+pub(crate) fn for_member(cluster: &Cluster<'_>) -> (Vec<Volume>, Vec<VolumeMount>) {
     let peer = peer(cluster);
     let client = client(cluster);
-    let of_peer = |volume, path, keys, secret: fn(&PeerSecrets) -> &str| {
+    let peer_files = |volume, path, keys, secret: fn(&PeerSecrets) -> &str| {
         peer.map(|peer| Files {
             volume,
             path,
@@ -191,13 +191,13 @@ pub(crate) fn of_member(cluster: &Cluster<'_>) -> (Vec<Volume>, Vec<VolumeMount>
         })
     };
     mounted([
-        of_peer(
+        peer_files(
             "peer-certificate",
             "/etc/etcd/pki/peer/cert",
             &CERTIFICATE[..],
             |secrets| &secrets.certificate,
         ),
-        of_peer(
+        peer_files(
             "peer-trusted-ca-certificate",
             "/etc/etcd/pki/peer/ca",
             &AUTHORITY[..],
@@ -220,8 +220,8 @@ pub(crate) fn of_member(cluster: &Cluster<'_>) -> (Vec<Volume>, Vec<VolumeMount>
     ])
 }
 
-/// The volumes of a Job and their mounts.
-pub(crate) fn of_job(cluster: &Cluster<'_>) -> (Vec<Volume>, Vec<VolumeMount>) {
+/// A Job's volumes and mounts.
+pub(crate) fn for_job(cluster: &Cluster<'_>) -> (Vec<Volume>, Vec<VolumeMount>) {
     let client = client(cluster);
     mounted([
         client.map(|client| Files {
@@ -241,7 +241,7 @@ pub(crate) fn of_job(cluster: &Cluster<'_>) -> (Vec<Volume>, Vec<VolumeMount>) {
     ])
 }
 
-/// The variables of etcdctl.
+/// etcdctl's variables.
 pub(crate) fn variables(cluster: &Cluster<'_>) -> Vec<EnvVar> {
     let client = client(cluster);
     let authority = client.map(|_| ("ETCDCTL_CACERT", "/etc/etcd/pki/server/ca/ca.crt"));

@@ -1,20 +1,23 @@
-//! The step before an upgrade to etcd 3.7: each member writes a snapshot with 3.6.
+//! Forces a snapshot on 3.6 before an upgrade to 3.7.
 //!
-//! etcd 3.7 ends at a log entry that 3.5 wrote. It reads none that lies behind a snapshot, so the members first restart with
-//! their present image and take a snapshot at once. The startup probe of that template looks for it: a member without one
-//! does not become ready, and the roll-out goes no further.
+//! etcd 3.7 exits at a log entry that 3.5 wrote, but reads no entries before a snapshot. So the members first restart
+//! with their current image and write a snapshot at once. That template's startup probe looks for the snapshot: a
+//! member without one does not become ready, and the rollout stops there.
 
 use crate::{cluster::Cluster, members::Template, observe::Observation, version::Version};
 
-/// Returns true if the members have to write a snapshot between these versions.
+/// True if an upgrade between these versions needs snapshots first.
 pub(crate) fn needs_snapshots(current: Version, target: Version) -> bool {
     !current.is_from_minor(7) && target.is_from_minor(7)
 }
 
-/// The cluster as the answer states it: that of the spec, or the present image until all members have a snapshot.
+/// The cluster to answer with: the spec's, or the current image until all members have a snapshot.
 ///
-/// The image of 3.7 is written only after that, so a StatefulSet that has it tells that the snapshots exist.
-pub(crate) fn stated<'a>(cluster: Cluster<'a>, observation: &Observation) -> Cluster<'a> {
+/// The 3.7 image is written only after that, so a StatefulSet that has it proves that the snapshots exist.
+pub(crate) fn effective_cluster<'a>(
+    cluster: Cluster<'a>,
+    observation: &Observation,
+) -> Cluster<'a> {
     let versions = observation.current_version().zip(cluster.target);
     let Some((current, _)) = versions.filter(|(from, to)| needs_snapshots(*from, *to)) else {
         return cluster;
@@ -23,7 +26,7 @@ pub(crate) fn stated<'a>(cluster: Cluster<'a>, observation: &Observation) -> Clu
     let Some(image) = running.and_then(|running| running.image("etcd")) else {
         return cluster;
     };
-    let tagged = Version::of_image(image);
+    let tagged = Version::from_image(image);
     if image == cluster.image || tagged.is_some_and(|version| needs_snapshots(current, version)) {
         return cluster;
     }

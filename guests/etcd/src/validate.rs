@@ -1,4 +1,4 @@
-//! Checks of the spec that CEL rules cannot express.
+//! Spec checks that CEL rules cannot express.
 
 use innkeeper_kit::{
     cron::Cron,
@@ -22,10 +22,10 @@ use crate::{
     version::{Version, check_upgrade},
 };
 
-/// The smallest number of members that is a quorum without one of them.
+/// The smallest size that keeps a quorum without one member.
 const VOLATILE_SIZE_MIN: i32 = 3;
 
-/// Checks the spec. The error names the field, the problem and the remedy.
+/// Checks the spec. Errors name the field, the problem and the remedy.
 pub(crate) fn spec(
     request: &Request,
     cluster: &Cluster<'_>,
@@ -60,9 +60,10 @@ pub(crate) fn spec(
     version(cluster, observation)
 }
 
-/// Checks that the Secrets with certificates exist and are open to the parent.
+/// Checks that the certificate Secrets exist and that the parent may use them.
 ///
-/// A running cluster goes on without those that its Pods name already, and without those of Jobs, which wait for them.
+/// A running cluster continues without Secrets that its Pods already reference, and without those for Jobs, which
+/// wait for them.
 fn certificates(
     request: &Request,
     cluster: &Cluster<'_>,
@@ -78,7 +79,7 @@ fn certificates(
     check_pod_secrets("spec.tls", request, scope, certificates, may_miss)
 }
 
-/// Checks the keys of the Secrets with certificates before the first start, and that the plugin may see their changes.
+/// Checks the certificate Secrets' keys before the first start, and that the plugin may see their changes.
 fn certificate_keys(cluster: &Cluster<'_>, observation: &Observation) -> Result<(), String> {
     let certificates = &observation.certificates;
     let mut hidden = observation
@@ -87,14 +88,14 @@ fn certificate_keys(cluster: &Cluster<'_>, observation: &Observation) -> Result<
     if let Some(secret) = hidden.next() {
         if tls::restarts(cluster) {
             return Err(format!(
-                "spec.tls.onChange: the plugin may not see the keys of Secret {}: grant it reads of Secrets with access hash, \
+                "spec.tls.onChange: the plugin cannot see the keys in Secret {}: grant it reads of Secrets with access hash, \
                  or set onChange to Reload",
                 secret.name()
             ));
         }
         return Ok(());
     }
-    // The Pods of a running cluster have their files already.
+    // A running cluster's Pods already have their files.
     let mut missing = certificates.missing_keys();
     match missing.next().filter(|_| observation.running.is_none()) {
         Some((name, key)) => Err(format!("spec.tls: Secret {name} lacks the key {key}")),
@@ -102,8 +103,8 @@ fn certificate_keys(cluster: &Cluster<'_>, observation: &Observation) -> Result<
     }
 }
 
-/// Checks the issuers, and that the Secrets of cert-manager belong to no other parent. A Secret that does not exist is none
-/// of the spec's problems, because its Certificate is a child.
+/// Checks the issuers, and that cert-manager's Secrets belong to no other parent. A missing Secret is not a spec
+/// problem, because its Certificate is a child.
 fn issued(
     request: &Request,
     cluster: &Cluster<'_>,
@@ -123,8 +124,8 @@ fn issued(
     Ok(())
 }
 
-/// Checks the options of the Services: load balancers and ports of nodes reach beyond the cluster, and controllers of clouds
-/// obey annotations.
+/// Checks the Service options: load balancers and node ports reach beyond the cluster, and cloud controllers act on
+/// annotations.
 fn services(cluster: &Cluster<'_>) -> Result<(), String> {
     let spec = cluster.spec;
     let limits = &cluster.config.tenants;
@@ -152,7 +153,7 @@ fn services(cluster: &Cluster<'_>) -> Result<(), String> {
     )
 }
 
-/// Checks the size of the volumes, also against the quota: the API server would refuse the second rule for its cost.
+/// Checks the volume size, also against the quota: the API server would reject that CEL rule for its cost.
 fn storage_size(cluster: &Cluster<'_>) -> Result<(), String> {
     let size = &cluster.spec.storage.size.0;
     let Some(amount) = Amount::parse(size) else {
@@ -171,8 +172,8 @@ fn storage_size(cluster: &Cluster<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that a cluster survives the loss of a member's data, which comes with each deletion of a Pod on a volatile medium:
-/// by a drain of the node, and by each roll-out.
+/// Checks that a cluster survives a lost member: on a volatile medium, each Pod deletion, node drain and rollout
+/// loses a member's data.
 fn medium(cluster: &Cluster<'_>) -> Result<(), String> {
     let spec = cluster.spec;
     let medium = spec.storage.medium;
@@ -198,7 +199,7 @@ fn medium(cluster: &Cluster<'_>) -> Result<(), String> {
         && limit < size.saturating_add(MEMORY_BYTES_BESIDE_DATA)
     {
         return Err(format!(
-            "spec.resources.limits.memory: the data are part of it with storage.medium Memory, so it must be at least 128Mi \
+            "spec.resources.limits.memory: it includes the data with storage.medium Memory, so it must be at least 128Mi \
              larger than storage.size, {}",
             spec.storage.size.0
         ));
@@ -206,15 +207,15 @@ fn medium(cluster: &Cluster<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks the version against the tag of the image, the running version and the flags.
+/// Checks the version against the image's tag, the running version and the flags.
 fn version(cluster: &Cluster<'_>, observation: &Observation) -> Result<(), String> {
     let stated = cluster.spec.version.as_deref().and_then(Version::parse);
-    let tagged = cluster.spec.image.as_deref().and_then(Version::of_image);
+    let tagged = cluster.spec.image.as_deref().and_then(Version::from_image);
     if let (Some(stated), Some(tagged)) = (stated, tagged)
         && stated != tagged
     {
         return Err(format!(
-            "spec.version: {stated} is not the version in the tag of spec.image, {tagged}: leave version out, or correct one \
+            "spec.version: {stated} is not the version in the tag of spec.image, {tagged}: remove version, or correct one \
              of them"
         ));
     }
@@ -236,10 +237,10 @@ fn version(cluster: &Cluster<'_>, observation: &Observation) -> Result<(), Strin
     Ok(())
 }
 
-/// Checks that the claims that the members use or would adopt are open to the parent.
+/// Checks that the parent may use the claims that its members use or would adopt.
 ///
-/// The StatefulSet mounts each claim of the right name, so the check covers all members, also after the
-/// first start.
+/// The StatefulSet mounts each claim with the right name, so the check covers all members, even after the first
+/// start.
 fn claims(
     request: &Request,
     cluster: &Cluster<'_>,
@@ -249,7 +250,7 @@ fn claims(
     let members = observation.record.as_ref().map(|record| &record.members);
     let is_used = |ordinal: &i32| match members {
         Some(members) => members.contains(ordinal),
-        // Without adoption, the first start waits until there is none of these claims.
+        // Without adoption, the first start waits until none of these claims is left.
         None => adopts,
     };
     let used = observation

@@ -1,6 +1,6 @@
-//! Versions of etcd: parsing, and the upgrades that are allowed.
+//! etcd versions: parsing and allowed upgrades.
 
-/// A version of etcd, in the order of semantic versioning.
+/// An etcd version, ordered as in semantic versioning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Version {
     pub(crate) major: u32,
@@ -9,16 +9,16 @@ pub(crate) struct Version {
     pub(crate) release: Release,
 }
 
-/// The part of a version behind its three numbers.
+/// The part of a version after its three numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Release {
-    /// A release before that of the version, with its number if it has one.
+    /// A pre-release, with its number if it has one.
     Before(Stage, Option<u32>),
-    /// The version itself.
+    /// The final release.
     Final,
 }
 
-/// The kinds of releases before a version.
+/// The kinds of pre-releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
     Alpha,
@@ -37,7 +37,7 @@ impl Stage {
 }
 
 impl Release {
-    /// Parses the text behind the three numbers. In tags of images, a number or another word than those of releases names a
+    /// Parses the text after the three numbers. In image tags, a number or a word that names no pre-release means a
     /// build of the version.
     fn parse(text: &str) -> Self {
         let text = text.trim_start_matches('-').to_ascii_lowercase();
@@ -83,8 +83,8 @@ impl Version {
         })
     }
 
-    /// The version in the tag of an image.
-    pub(crate) fn of_image(image: &str) -> Option<Self> {
+    /// The version in an image's tag.
+    pub(crate) fn from_image(image: &str) -> Option<Self> {
         let name = image.split('@').next().unwrap_or_default();
         let (_, tag) = name
             .rsplit('/')
@@ -94,12 +94,12 @@ impl Version {
         Self::parse(tag)
     }
 
-    /// Returns true for a minor version of 3 and later ones, and for the releases before it.
+    /// True for 3.`minor` and later versions, including pre-releases.
     pub(crate) fn is_from_minor(self, minor: u32) -> bool {
         (self.major, self.minor) >= (3, minor)
     }
 
-    /// Returns true if etcd serves `/livez` and `/readyz`: from 3.4.29, 3.5.11 and 3.6.0 on.
+    /// True if etcd serves `/livez` and `/readyz`: since 3.4.29, 3.5.11 and 3.6.0.
     pub(crate) fn has_health_endpoints(self) -> bool {
         match (self.major, self.minor) {
             (3, 4) => self.patch >= 29,
@@ -121,14 +121,14 @@ impl std::fmt::Display for Version {
     }
 }
 
-/// The versions from which upstream supports an upgrade to the next minor version, by the minor version of 3.
+/// The lowest versions from which upstream supports an upgrade to the next minor version.
 ///
-/// Members that were removed from a cluster of 3.5 before 3.5.26 come back in 3.6 and stop it.
+/// Members that were removed from a 3.5 cluster before 3.5.26 come back in 3.6 and stop it.
 const UPGRADE_FROM: [Version; 2] = [Version::new(3, 5, 26), Version::new(3, 6, 11)];
 
-/// Checks that one version may replace another: etcd supports an upgrade by one minor version, and no downgrade.
+/// Checks that one version may replace another: etcd supports upgrades by one minor version and no downgrades.
 ///
-/// `field` is the field that names the target.
+/// `field` is the field with the target.
 pub(crate) fn check_upgrade(field: &str, current: Version, target: Version) -> Result<(), String> {
     let is_same_line = current.major == target.major && current.minor == target.minor;
     let is_next_minor =

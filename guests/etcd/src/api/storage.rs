@@ -1,4 +1,4 @@
-//! Storage of the members' data.
+//! Storage for the members' data.
 
 use innkeeper_kit::claim;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -6,7 +6,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Storage of the members' data.
+/// Storage for the members' data.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq)]
 #[x_kube(
     validation = Rule::new(claim::SIZE_IS_QUANTITY)
@@ -21,27 +21,27 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Storage {
-    /// Size of each member's claim, or size limit of its emptyDir. It can grow but not shrink; claims
-    /// grow if their StorageClass allows it.
+    /// Size of each member's claim, or size limit of its emptyDir. It can grow but not shrink; claims only grow if
+    /// their StorageClass allows it.
     #[serde(default = "default_storage_size")]
     pub(crate) size: Quantity,
-    /// Medium: Persistent (a claim), EmptyDir (the node's disk) or Memory. The last two lose the data of a member
-    /// with its Pod; the member is then replaced, so they need a size of 3 or more. Immutable.
+    /// Medium: Persistent (a claim), EmptyDir (the node's disk) or Memory. The last two lose a member's data with its
+    /// Pod; the member is then replaced, so they need size 3 or more. Immutable.
     #[serde(default)]
     pub(crate) medium: Medium,
-    /// StorageClass of the claims. Default: the cluster's default. Immutable.
+    /// StorageClass for the claims. Default: the cluster's default. Immutable.
     #[expect(clippy::struct_field_names, reason = "the name in the API")]
     #[schemars(length(max = 253))]
     pub(crate) storage_class_name: Option<String>,
-    /// Access mode of the claims. ReadWriteOnce: mounted by one node; ReadWriteOncePod: by one pod. Immutable.
+    /// Claim access mode. ReadWriteOnce: mounted by one node; ReadWriteOncePod: by one Pod. Immutable.
     #[serde(default = "default_access_modes")]
     #[schemars(length(min = 1, max = 1))]
     pub(crate) access_modes: Vec<AccessMode>,
-    /// Treatment of the claims when the EtcdCluster is deleted: Retain or Delete.
+    /// Fate of the claims when the EtcdCluster is deleted: Retain or Delete.
     #[serde(default = "retain")]
     pub(crate) when_deleted: Keeping,
-    /// Treatment of claims that exist before the first start: Refuse waits for their deletion, Adopt
-    /// starts with the data on them.
+    /// Treatment of claims that exist before the first start: Refuse waits until they are deleted, Adopt starts
+    /// with their data.
     #[serde(default)]
     pub(crate) existing_claims: ExistingClaims,
 }
@@ -71,7 +71,7 @@ impl Default for Storage {
     }
 }
 
-/// Access mode of a claim. Each claim has one member that writes, so no other mode makes sense.
+/// Claim access mode. Only one member writes to each claim, so no other mode makes sense.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AccessMode {
     /// Mounted by one node.
@@ -81,7 +81,7 @@ pub(crate) enum AccessMode {
 }
 
 impl AccessMode {
-    /// The text in a claim.
+    /// The mode in a claim.
     const fn as_str(self) -> &'static str {
         match self {
             Self::ReadWriteOnce => "ReadWriteOnce",
@@ -90,15 +90,15 @@ impl AccessMode {
     }
 }
 
-/// Medium of the members' data.
+/// Medium for the members' data.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Medium {
     /// A claim.
     #[default]
     Persistent,
-    /// The node's disk, for the life of the Pod.
+    /// The node's disk, for the Pod's lifetime.
     EmptyDir,
-    /// Memory, for the life of the Pod.
+    /// Memory, for the Pod's lifetime.
     Memory,
 }
 
@@ -112,17 +112,17 @@ impl Storage {
     }
 }
 
-/// Treatment of claims.
+/// Fate of the claims.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keeping {
     /// They stay.
     Retain,
-    /// They go.
+    /// They are deleted.
     Delete,
 }
 
 impl Keeping {
-    /// The text in a StatefulSet.
+    /// The value in a StatefulSet.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Retain => "Retain",
@@ -134,9 +134,9 @@ impl Keeping {
 /// Treatment of claims that exist before the first start.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ExistingClaims {
-    /// The cluster waits for their deletion.
+    /// The cluster waits until they are deleted.
     #[default]
     Refuse,
-    /// The cluster starts with the data on them.
+    /// The cluster starts with their data.
     Adopt,
 }

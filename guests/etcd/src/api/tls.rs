@@ -1,54 +1,55 @@
-//! Blocks of the API: certificates.
+//! API blocks for certificates.
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Certificates from Secrets of the namespace, which a user or cert-manager writes.
+/// Certificates from Secrets in the namespace, written by users or cert-manager.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Tls {
-    /// Certificates that the members verify of each other. Default: certificates that no member verifies.
+    /// Certificates that members verify when they connect to each other. Default: certificates that no member
+    /// verifies.
     pub(crate) peer: Option<PeerTls>,
     /// Certificates between clients and members. Default: clients connect in clear text.
     pub(crate) client: Option<ClientTls>,
-    /// Effect of a changed ca.crt that members trust; etcd reads it at its start only, and renewed certificates by
-    /// itself. Reload: none, until the members start again; Restart: the members restart one by one.
+    /// Reaction to a changed trusted ca.crt: etcd reads it only at its start, unlike renewed certificates.
+    /// Reload: nothing until the members start again; Restart: the members restart one by one.
     #[serde(default)]
     pub(crate) on_change: OnChange,
 }
 
-/// Effect of a changed authority.
+/// Reaction to a changed trusted authority.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum OnChange {
-    /// None, until the members start again.
+    /// Nothing until the members start again.
     #[default]
     Reload,
     /// The members restart one by one.
     Restart,
 }
 
-/// Certificates that the members verify of each other.
+/// Certificates that members verify when they connect to each other.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[x_kube(
     validation = Rule::new("has(self.secretName) != has(self.certManager)")
         .message("set exactly one of secretName and certManager"),
     validation = Rule::new("has(self.certManager) == has(oldSelf.certManager)").message(
-        "certManager cannot be added or removed, because members with certificates of two authorities refuse each other: \
+        "certManager cannot be added or removed, because members with certificates from two authorities reject each other: \
          create another EtcdCluster"
     )
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PeerTls {
-    /// Secret with tls.crt and tls.key, and ca.crt unless trustedCASecretName is given; the certificate is one for
-    /// servers and clients.
+    /// Secret with tls.crt and tls.key, and with ca.crt unless trustedCASecretName is set; the certificate must allow
+    /// server and client use.
     #[schemars(length(min = 1, max = 253))]
     pub(crate) secret_name: Option<String>,
-    /// Secret whose ca.crt has issued the certificates of peers. Default: that of the certificate.
+    /// Secret whose ca.crt verifies peer certificates. Default: the one in secretName.
     #[serde(rename = "trustedCASecretName")]
     #[schemars(length(min = 1, max = 253))]
     pub(crate) trusted_ca: Option<String>,
-    /// Certificate of cert-manager, in place of secretName.
+    /// cert-manager certificate, instead of secretName.
     pub(crate) cert_manager: Option<PeerCertificates>,
 }
 
@@ -62,32 +63,32 @@ pub(crate) struct PeerTls {
     validation = Rule::new("!has(self.certManager) || !has(self.trustedCASecretName)")
         .message("trustedCASecretName excludes certManager: set certManager.clientIssuerRef"),
     validation = Rule::new("has(self.certManager) == has(oldSelf.certManager)").message(
-        "certManager cannot be added or removed, because clients trust the present authority: create another EtcdCluster"
+        "certManager cannot be added or removed, because clients trust the current authority: create another EtcdCluster"
     )
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ClientTls {
-    /// Secret with tls.crt, tls.key and ca.crt of the members; the certificate is one for servers and clients.
+    /// Secret with the members' tls.crt, tls.key and ca.crt; the certificate must allow server and client use.
     #[serde(rename = "serverSecretName")]
     #[schemars(length(min = 1, max = 253))]
     pub(crate) server: Option<String>,
-    /// Secret whose ca.crt has issued the certificates of clients. Default: clients need no certificate.
+    /// Secret whose ca.crt verifies client certificates. Default: clients need no certificate.
     #[serde(rename = "trustedCASecretName")]
     #[schemars(length(min = 1, max = 253))]
     pub(crate) trusted_ca: Option<String>,
-    /// Secret with tls.crt and tls.key that the Jobs of the plugin present.
+    /// Secret with the tls.crt and tls.key that the plugin's Jobs present.
     #[serde(rename = "clientSecretName")]
     #[schemars(length(min = 1, max = 253))]
     pub(crate) client: Option<String>,
-    /// Certificates of cert-manager, in place of the Secrets.
+    /// cert-manager certificates, instead of the Secrets.
     pub(crate) cert_manager: Option<ClientCertificates>,
 }
 
-/// Certificate of cert-manager for the members as peers.
+/// cert-manager certificate for the members as peers.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
 #[x_kube(
     validation = Rule::new("self.issuerRef == oldSelf.issuerRef").message(
-        "issuerRef is immutable, because members with certificates of two authorities refuse each other: create another \
+        "issuerRef is immutable, because members with certificates from two authorities reject each other: create another \
          EtcdCluster"
     ),
     validation = Rule::new(
@@ -97,17 +98,17 @@ pub(crate) struct ClientTls {
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PeerCertificates {
-    /// Issuer of the certificate; its authority is to be that of this cluster only. Immutable.
+    /// Certificate issuer; its authority should only serve this cluster. Immutable.
     pub(crate) issuer_ref: IssuerRef,
-    /// Lifetime of the certificate, such as 2160h. Default: that of cert-manager.
+    /// Certificate lifetime, such as 2160h. Default: cert-manager's.
     #[schemars(regex(pattern = r"^([0-9]{1,6}[hms]){1,3}$"))]
     pub(crate) duration: Option<String>,
-    /// Time before its end at which cert-manager renews it, such as 720h. Default: that of cert-manager.
+    /// Time before expiry at which cert-manager renews it, such as 720h. Default: cert-manager's.
     #[schemars(regex(pattern = r"^([0-9]{1,6}[hms]){1,3}$"))]
     pub(crate) renew_before: Option<String>,
 }
 
-/// Certificates of cert-manager for the members as servers, and for the Jobs as clients.
+/// cert-manager certificates for the members as servers, and for the Jobs as clients.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
 #[x_kube(
     validation = Rule::new(
@@ -115,7 +116,7 @@ pub(crate) struct PeerCertificates {
          && (!has(self.clientIssuerRef) || self.clientIssuerRef == oldSelf.clientIssuerRef)"
     )
     .message(
-        "issuerRef and clientIssuerRef are immutable, because members and clients trust the present authorities: create \
+        "issuerRef and clientIssuerRef are immutable, because members and clients trust the current authorities: create \
          another EtcdCluster"
     ),
     validation = Rule::new(
@@ -125,30 +126,30 @@ pub(crate) struct PeerCertificates {
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ClientCertificates {
-    /// Issuer of the members' certificate for clients. Immutable.
+    /// Issuer of the members' server certificate. Immutable.
     pub(crate) issuer_ref: IssuerRef,
-    /// Issuer whose certificates clients must present; it issues that of the Jobs. Default: clients need no
+    /// Issuer whose certificates clients must present; it also issues the Jobs' certificate. Default: clients need no
     /// certificate. Immutable.
     pub(crate) client_issuer_ref: Option<IssuerRef>,
-    /// Lifetime of the certificates, such as 2160h. Default: that of cert-manager.
+    /// Certificate lifetime, such as 2160h. Default: cert-manager's.
     #[schemars(regex(pattern = r"^([0-9]{1,6}[hms]){1,3}$"))]
     pub(crate) duration: Option<String>,
-    /// Time before their end at which cert-manager renews them, such as 720h. Default: that of cert-manager.
+    /// Time before expiry at which cert-manager renews them, such as 720h. Default: cert-manager's.
     #[schemars(regex(pattern = r"^([0-9]{1,6}[hms]){1,3}$"))]
     pub(crate) renew_before: Option<String>,
 }
 
-/// An issuer of cert-manager.
+/// A cert-manager issuer.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct IssuerRef {
-    /// Name of the issuer.
+    /// Issuer name.
     #[schemars(length(min = 1, max = 253))]
     pub(crate) name: String,
-    /// Kind of the issuer. Others than Issuer only if the plugin's configuration lists their names.
+    /// Issuer kind. The plugin's configuration must list the names of issuers that are no Issuer.
     #[serde(default = "issuer")]
     #[schemars(length(min = 1, max = 63))]
     pub(crate) kind: String,
-    /// API group of the issuer. Others than cert-manager.io only if the plugin's configuration lists their names.
+    /// Issuer API group. The plugin's configuration must list the names of issuers outside cert-manager.io.
     #[serde(default = "cert_manager")]
     #[schemars(length(min = 1, max = 253))]
     pub(crate) group: String,
@@ -163,7 +164,7 @@ fn cert_manager() -> String {
 }
 
 impl IssuerRef {
-    /// Returns true for an issuer of the namespace of the parent.
+    /// True for an issuer in the parent's namespace.
     pub(crate) fn is_of_namespace(&self) -> bool {
         self.kind == issuer() && self.group == cert_manager()
     }

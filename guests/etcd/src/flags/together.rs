@@ -1,14 +1,14 @@
-//! Flags that contradict each other: etcd would end at its start.
+//! Flags that contradict each other, with which etcd would exit.
 
 use innkeeper_kit::tenants::Form;
 
-use super::{EXPERIMENTAL, FLAGS, Life};
+use super::{Availability, EXPERIMENTAL, FLAGS};
 use crate::api::{CompactionMode, EtcdClusterSpec};
 
-/// The longest election timeout that etcd takes, in milliseconds.
+/// The longest election timeout that etcd accepts, in milliseconds.
 const ELECTION_MS_MAX: u64 = 50_000;
 
-/// Checks flags against each other. Their forms have been checked.
+/// Checks flags against each other, after their forms.
 pub(crate) fn check(spec: &EtcdClusterSpec) -> Result<(), String> {
     retention(spec)?;
     let options = &spec.options;
@@ -42,11 +42,11 @@ pub(crate) fn check(spec: &EtcdClusterSpec) -> Result<(), String> {
     {
         if options.contains_key(plain) {
             return Err(format!(
-                "spec.options: {name} and {plain} are one flag: leave {name} out"
+                "spec.options: {name} and {plain} are one flag: remove {name}"
             ));
         }
-        let gate = FLAGS.iter().find_map(|flag| match flag.life {
-            Life::Gate(_, gate) if flag.name == plain => Some(gate),
+        let gate = FLAGS.iter().find_map(|flag| match flag.availability {
+            Availability::Gate(_, gate) if flag.name == plain => Some(gate),
             _ => None,
         });
         let gates = options.get("feature-gates");
@@ -54,14 +54,14 @@ pub(crate) fn check(spec: &EtcdClusterSpec) -> Result<(), String> {
         let mut is_twice = |gate: &str| gates.any(|part| part.split('=').next() == Some(gate));
         if let Some(gate) = gate.filter(|gate| is_twice(gate)) {
             return Err(format!(
-                "spec.options: {name} and {gate} of feature-gates are one setting: leave {name} out"
+                "spec.options: {name} and {gate} of feature-gates are one setting: remove {name}"
             ));
         }
     }
     Ok(())
 }
 
-/// Checks the retention of compaction: a number of revisions, or a duration or a number of hours.
+/// Checks compaction retention: a number of revisions, a duration, or a number of hours.
 fn retention(spec: &EtcdClusterSpec) -> Result<(), String> {
     const RETENTION: &str = "auto-compaction-retention";
     let typed = spec

@@ -1,21 +1,21 @@
-//! The growth of a claim that does not end by itself.
+//! Claims whose growth is stuck.
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaimStatus;
 
-/// The longest words of the storage in a warning, in characters.
+/// Longest storage message in a warning, in characters.
 const WORDS_CHARS_MAX: usize = 300;
 
-/// The state of a claim that is to grow.
+/// Why a growing claim is stuck.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Growth {
-    /// The volume has grown. The kubelet grows its file system, with some classes only when a Pod mounts it the next time.
+    /// The volume has grown. The kubelet grows its file system, for some classes only when the next Pod mounts it.
     FileSystemPending,
-    /// The storage has failed to grow the volume, in its words.
+    /// The storage failed to grow the volume; this is its message.
     Failed(String),
 }
 
 impl Growth {
-    /// The state in a claim's status; none if nothing hinders it.
+    /// Reads the state from a claim's status; `None` if nothing is stuck.
     pub(super) fn read(status: &PersistentVolumeClaimStatus) -> Option<Self> {
         let conditions = status.conditions.as_deref().unwrap_or_default();
         let condition = |types: &[&str]| {
@@ -37,7 +37,7 @@ impl Growth {
             .allocated_resource_statuses
             .as_ref()
             .and_then(|statuses| statuses.get("storage"));
-        // The second ending is that of Kubernetes before 1.31.
+        // Kubernetes before 1.31 uses the second suffix.
         let is_failed =
             |status: &&String| status.ends_with("Infeasible") || status.ends_with("Failed");
         if let Some(allocated) = allocated.filter(is_failed) {

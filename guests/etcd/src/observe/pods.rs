@@ -1,9 +1,8 @@
-//! The Pods of the members.
+//! The members' Pods.
 
 use std::{collections::BTreeMap, time::Duration};
 
-use innkeeper_kit::{job, partial::Partial};
-use innkeeper_sdk::prelude::*;
+use innkeeper_sdk::{job, partial::Partial, prelude::*, workload::Waiting};
 use k8s_openapi::{
     api::core::v1::{Pod, PodCondition},
     apimachinery::pkg::apis::meta::v1::Time,
@@ -12,66 +11,63 @@ use serde::Deserialize;
 
 use crate::{admission, cluster::Cluster, jobs::milliseconds, version::Version};
 
-/// The restarts after which a member counts as broken; with the back-off of the kubelet, that takes about three minutes.
+/// Restarts after which a member counts as broken; with the kubelet's backoff, about three minutes.
 const RESTARTS_BROKEN: i32 = 5;
 
-/// The longest end of a member's log in a condition, in characters.
+/// Longest end of a member's log in a condition, in characters.
 const WORDS_CHARS_MAX: usize = 300;
 
-/// The longest words of the scheduler in a condition, in characters.
+/// Longest scheduler message in a condition, in characters.
 const SCHEDULER_CHARS_MAX: usize = 400;
 
-/// The time after which a Pod that is being deleted has surely lost its node; its grace period is over before.
+/// Time after the grace period at which a Pod that is being deleted has surely lost its node.
 const LEAVING_MAX: Duration = Duration::from_mins(1);
 
-/// The reasons with which each container waits at its start.
-const STARTING: [&str; 2] = ["ContainerCreating", "PodInitializing"];
-
-/// The Pods of the members, by ordinal.
+/// The members' Pods by ordinal.
 #[derive(Default)]
 pub(crate) struct MemberPods {
-    /// Those that are not being deleted.
+    /// Pods that are not being deleted.
     pub(crate) pods: BTreeMap<i32, MemberPod>,
-    /// Those that are being deleted.
+    /// Pods that are being deleted.
     pub(crate) leaving: BTreeMap<i32, LeavingPod>,
 }
 
-/// A Pod of a member that is being deleted.
+/// A member's Pod that is being deleted.
 pub(crate) struct LeavingPod {
     pub(crate) node: Option<String>,
-    /// The time at which its grace period ends.
+    /// The end of its grace period.
     pub(crate) until: Time,
-    /// The time until it counts as stuck; zero if it does.
+    /// Time until it counts as stuck; zero if it does.
     pub(crate) left: Duration,
 }
 
-/// The cause for which a Pod does not start.
+/// Why a Pod does not start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Obstacle {
-    /// No node takes the Pod, in the words of the scheduler.
+    /// No node accepts the Pod; this is the scheduler's message.
     Unschedulable(String),
-    /// A container waits, such as `ImagePullBackOff`.
+    /// A container waits, for example with `ImagePullBackOff`.
     Waiting(String),
 }
 
-/// A Pod of a member.
+/// A member's Pod.
 pub(crate) struct MemberPod {
     pub(crate) uid: String,
-    /// The time of its creation in milliseconds since the Unix epoch.
+    /// Creation time in milliseconds since the Unix epoch.
     pub(crate) created_ms: u64,
     pub(crate) is_ready: bool,
-    /// The time in milliseconds since the Unix epoch since which the Pod waits for data or an admission.
+    /// Time since which the Pod waits for data or an admission, in milliseconds since the Unix epoch.
     pub(crate) waiting_since_ms: Option<u64>,
     /// The Pod has started etcd.
     pub(crate) has_run: bool,
-    /// etcd keeps ending.
+    /// etcd keeps exiting.
     pub(crate) is_broken: bool,
-    /// The end of the log of an etcd that has ended with an error.
+    /// The end of the log from an etcd that exited with an error.
     pub(crate) last_words: Option<String>,
-    /// The cause for which it does not start; none if it has started or none is known.
+    /// Why it does not start; `None` if it has started or the cause is unknown.
     pub(crate) obstacle: Option<Obstacle>,
     pub(crate) version: Option<Version>,
-    /// The revision of the StatefulSet from which the Pod was made.
+    /// The StatefulSet revision from which the Pod was created.
     pub(crate) revision: Option<String>,
 }
 
@@ -118,12 +114,6 @@ struct ContainerState {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
-struct Waiting {
-    reason: String,
-}
-
-#[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Running {
     started_at: Option<Time>,
@@ -137,7 +127,7 @@ struct Terminated {
 }
 
 impl ContainerStatus {
-    /// The container keeps ending, not for lack of memory: another start will hardly help.
+    /// The container keeps exiting, not for lack of memory: another start will hardly help.
     fn is_broken(&self) -> bool {
         let is_full = |state: &ContainerState| {
             state
@@ -151,7 +141,7 @@ impl ContainerStatus {
             && !is_full(&self.last_state)
     }
 
-    /// The end of the log of a container that is not ready, if it has ended with an error.
+    /// The end of an unready container's log, if it exited with an error.
     fn last_words(&self) -> Option<String> {
         let mut terminated = [&self.state, &self.last_state]
             .into_iter()
@@ -192,19 +182,16 @@ pub(super) fn read(host: &dyn Host, cluster: &Cluster<'_>) -> Result<MemberPods,
         let mut conditions = pod.status.conditions.iter();
         let is_ready =
             conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True");
-        let mut init = pod.status.init_container_statuses.iter();
-        let waiting = init
-            .find(|container| container.name == admission::CONTAINER)
+        let waiting = named(&pod.status.init_container_statuses, admission::CONTAINER)
             .and_then(|container| container.state.running.as_ref());
-        let mut main = pod.status.container_statuses.iter();
-        let etcd = main.find(|container| container.name == "etcd");
+        let etcd = named(&pod.status.container_statuses, "etcd");
         let mut containers = pod.spec.containers.into_iter();
         let image = containers
             .find(|container| container.name == "etcd")
             .and_then(|container| container.image);
         let stated = cluster.spec.version.as_deref().and_then(Version::parse);
         let is_stated = image.as_deref() == Some(&*cluster.image);
-        let tagged = image.as_deref().and_then(Version::of_image);
+        let tagged = image.as_deref().and_then(Version::from_image);
         let labels = pod.metadata.labels.as_ref();
         let created = pod.metadata.creation_timestamp.as_ref();
         Some((
@@ -219,7 +206,7 @@ pub(super) fn read(host: &dyn Host, cluster: &Cluster<'_>) -> Result<MemberPods,
                 is_broken: etcd.is_some_and(ContainerStatus::is_broken),
                 obstacle,
                 last_words: etcd.and_then(ContainerStatus::last_words),
-                // The version in the spec is that of the image in the spec alone.
+                // The version in the spec only applies to the image in the spec.
                 version: tagged.or_else(|| stated.filter(|_| is_stated)),
                 revision: labels
                     .and_then(|labels| labels.get("controller-revision-hash"))
@@ -238,7 +225,11 @@ pub(super) fn read(host: &dyn Host, cluster: &Cluster<'_>) -> Result<MemberPods,
     })
 }
 
-/// The cause for which a Pod does not start.
+fn named<'a>(containers: &'a [ContainerStatus], name: &str) -> Option<&'a ContainerStatus> {
+    containers.iter().find(|container| container.name == name)
+}
+
+/// Why a Pod does not start.
 fn obstacle(status: &ObservedPodStatus) -> Option<Obstacle> {
     let mut conditions = status.conditions.iter();
     let scheduled = conditions
@@ -248,12 +239,8 @@ fn obstacle(status: &ObservedPodStatus) -> Option<Obstacle> {
         return Some(Obstacle::Unschedulable(words.collect()));
     }
     let containers = status.init_container_statuses.iter();
-    let mut waiting = containers
+    let cause = containers
         .chain(&status.container_statuses)
-        .filter_map(|container| container.state.waiting.as_ref());
-    let waiting =
-        waiting.find(|state| !state.reason.is_empty() && !STARTING.contains(&&*state.reason))?;
-    // The kubelet alternates between the two.
-    let reason = waiting.reason.replace("ErrImagePull", "ImagePullBackOff");
-    Some(Obstacle::Waiting(reason))
+        .find_map(|container| container.state.waiting.as_ref()?.cause())?;
+    Some(Obstacle::Waiting(cause.to_owned()))
 }

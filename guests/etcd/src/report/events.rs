@@ -1,4 +1,4 @@
-//! Events of transitions.
+//! Events for transitions.
 
 use innkeeper_sdk::prelude::*;
 
@@ -8,7 +8,7 @@ use crate::{
     record::{Record, Replacement},
 };
 
-/// The reasons of conditions that are problems, by the type of the condition.
+/// The condition reasons that are problems, by condition type.
 const PROBLEMS: [(&str, &[&str]); 3] = [
     (
         "Available",
@@ -22,7 +22,7 @@ const PROBLEMS: [(&str, &[&str]); 3] = [
 ];
 
 impl View<'_> {
-    /// The events of transitions, from a comparison with the stored conditions and the observed record.
+    /// The events for transitions, from the stored conditions and the observed record.
     pub(super) fn events(
         &self,
         request: &Request,
@@ -38,7 +38,7 @@ impl View<'_> {
         for condition in conditions {
             let before = stored(&condition.type_);
             if before != condition.reason {
-                events.extend(of_condition(&before, condition));
+                events.extend(event_for(&before, condition));
             }
         }
         events.extend(self.upgrades(&stored("Progressing")));
@@ -51,7 +51,7 @@ impl View<'_> {
         events
     }
 
-    /// The events of the pass that writes the first template of an upgrade, and of the one that finds the upgrade complete.
+    /// The events when a pass writes an upgrade's first template and when one sees the upgrade complete.
     fn upgrades(&self, progressing: &str) -> Option<Event> {
         let current = self.current_version()?;
         if let Some(last) = self
@@ -71,10 +71,10 @@ impl View<'_> {
             is_new && progressing != "PreparingUpgrade"
         };
         let message = || format!("upgrade from {current} to {target}");
-        (begins && !self.step.is_resting).then(|| Event::normal("UpgradeStarted", message()))
+        (begins && !self.step.is_unchanged).then(|| Event::normal("UpgradeStarted", message()))
     }
 
-    /// The events of steps of replacements that this pass writes in the record.
+    /// The events for replacement steps that this pass records.
     fn replacements(&self) -> Vec<Event> {
         let records = (&self.observation.record, &self.step.record);
         let (Some(before), Some(after)) = records else {
@@ -92,16 +92,16 @@ impl View<'_> {
             return match progress {
                 Some(Replacement::Removed) => Some(Event::normal(
                     "MemberRemoved",
-                    format!("{member} has lost its data: etcd has it as a member no more"),
+                    format!("{member} has lost its data and was removed from etcd"),
                 )),
                 Some(Replacement::Added) => Some(Event::normal(
                     "MemberAdded",
-                    format!("{member} is a member of etcd under a new identity"),
+                    format!("{member} joined etcd under a new identity"),
                 )),
                 Some(Replacement::Lost(_)) | None => None,
             };
         }
-        // Founders are admitted as well, but before the first operation.
+        // Founders are admitted too, but before the first operation.
         let is_used = before.admitted.contains_key(&ordinal)
             && !after.admitted.contains_key(&ordinal)
             && before.sequence > 0;
@@ -113,8 +113,8 @@ impl View<'_> {
     }
 }
 
-/// The event of a condition with a new reason.
-fn of_condition(before: &str, condition: &Condition) -> Option<Event> {
+/// The event for a condition with a new reason.
+fn event_for(before: &str, condition: &Condition) -> Option<Event> {
     let type_ = &*condition.type_;
     let reason = &*condition.reason;
     let message = || condition.message.clone();

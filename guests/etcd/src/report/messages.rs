@@ -1,13 +1,13 @@
-//! Messages with their remedies.
+//! Messages with remedies.
 
 use std::collections::BTreeSet;
 
 use super::View;
 use crate::{certificates::Certificate, cluster::quorum, jobs, observe::Obstacle, tls};
 
-/// The message for a parent of which nothing has been started.
+/// The message for a parent that has never started.
 pub(super) const NOT_STARTED: &str =
-    "nothing is started before the spec is valid, see the condition Synced";
+    "nothing starts until the spec is valid, see the condition Synced";
 
 pub(super) const NO_SPACE: &str = "alarm NOSPACE at the last inspection: a database has reached its quota, and etcd rejects \
     writes; remove keys, compact and defragment, or raise quotaBackendBytes, then run etcdctl alarm disarm";
@@ -16,15 +16,14 @@ pub(super) const CORRUPT: &str = "alarm CORRUPT at the last inspection: the data
     the member with etcdctl endpoint hashkv --cluster, run etcdctl alarm disarm, then delete the PersistentVolumeClaim and the \
     Pod of that member: it is replaced with the data of the others";
 
-pub(super) const NEAR_DISK: &str = "the quota of the database is 95 % of a volume of less than 4Gi, so the log, or the copy that \
-    a defragmentation makes, can fill the volume before etcd rejects writes: set quotaBackendBytes to about half of \
+pub(super) const NEAR_DISK: &str = "the database quota is 95 % of a volume smaller than 4Gi, so the log or a defragmentation's copy can fill the volume before etcd rejects writes: set quotaBackendBytes to about half of \
     storage.size, or storage.size to 4Gi or more";
 
 pub(super) const UNSAFE_ROLLOUT: &str = "the annotation etcd.ydzs.io/allow-unsafe-rollout is set: roll-outs replace members while \
     others are down, which can cost the quorum; remove it as soon as all members are ready";
 
 impl View<'_> {
-    /// The number of members that are ready, and what keeps the first of the others from it.
+    /// The number of ready members, and what blocks the first of the others.
     pub(super) fn counts(&self) -> String {
         let counts = format!("{} of {} members are ready", self.ready, self.members);
         match self.trouble() {
@@ -33,7 +32,7 @@ impl View<'_> {
         }
     }
 
-    /// The cause for which a member has no Pod or one that does not start, with the remedy.
+    /// Why a member has no Pod or its Pod does not start, with the remedy.
     fn trouble(&self) -> Option<String> {
         self.step.record.as_ref()?.members.iter().copied().find_map(|ordinal| {
             let pod = self.observation.pods.get(&ordinal);
@@ -62,14 +61,14 @@ impl View<'_> {
         })
     }
 
-    /// The remedy for a Pod without a node. The data of a member are given up only for the sake of a quorum without it.
+    /// The remedy for a Pod without a node. Suggests giving up a member's data only if a quorum is left without it.
     fn placing(&self, ordinal: i32, words: &str) -> String {
         let words = words.to_lowercase();
         let claim = self.cluster.claim(ordinal);
         let pod = self.cluster.member(ordinal);
         if words.contains("volume") && words.contains("affinity") {
             let remedy =
-                format!("bring back the node of the volume of PersistentVolumeClaim {claim}");
+                format!("bring back the node with the volume of PersistentVolumeClaim {claim}");
             if self.ready < quorum(self.members) {
                 return remedy;
             }
@@ -84,17 +83,17 @@ impl View<'_> {
         "add nodes, or change resources, podTemplate or antiAffinity".to_owned()
     }
 
-    /// The way to go on with a roll-out that is held, if a quorum survives it.
+    /// A way to continue a blocked rollout, if a quorum survives it.
     pub(super) fn way_past(&self) -> &'static str {
         if self.ready > quorum(self.members) {
-            "; a quorum is left without one more: annotate the EtcdCluster with etcd.ydzs.io/allow-unsafe-rollout: \"true\" to \
+            "; a quorum survives the loss of one more: annotate the EtcdCluster with etcd.ydzs.io/allow-unsafe-rollout: \"true\" to \
              go on, and remove the annotation afterwards"
         } else {
-            "; bring it back first: without one more, no quorum is left"
+            "; bring it back first: the loss of one more would cost the quorum"
         }
     }
 
-    /// The Pods that use some claims, with a remedy that keeps the data; none if no Pod does.
+    /// The Pods that use some claims, with a remedy that keeps the data; `None` without such Pods.
     fn users(&self, claims: &[String]) -> Option<String> {
         let pods = self
             .observation
@@ -106,7 +105,7 @@ impl View<'_> {
         (!users.is_empty()).then(|| format!("in use by Pods {}", users.join(", ")))
     }
 
-    /// Claims of an earlier cluster, and the remedy.
+    /// An earlier cluster's claims, and the remedy.
     pub(super) fn stale(&self, claims: &[String]) -> String {
         let names = claims.join(", ");
         match self.users(claims) {
@@ -115,7 +114,7 @@ impl View<'_> {
             ),
             Some(users) => format!(
                 "claims of an earlier cluster exist: {names}, {users}; do not delete them: set storage.existingClaims to Adopt \
-                 and the annotation innkeeper.dev/adopt to \"true\" to go on with these members"
+                 and the annotation innkeeper.dev/adopt to \"true\" to continue with these members"
             ),
         }
     }
@@ -134,7 +133,7 @@ impl View<'_> {
         format!("claims of the cluster to adopt are missing: {names}; restore them, {remedy}")
     }
 
-    /// The problem of the Secrets with certificates: a code and a sentence.
+    /// A problem with certificate Secrets: a code and a sentence.
     pub(super) fn certificates(&self) -> Option<(&'static str, String)> {
         let named = &self.observation.certificates;
         let issued = &self.observation.issued;
@@ -160,7 +159,7 @@ impl View<'_> {
         Some(("SecretIncomplete", problem))
     }
 
-    /// The remedy of a Secret that cert-manager is to write, as a sentence part.
+    /// The remedy for a Secret that cert-manager should write, as part of a sentence.
     fn remedy_of_issued(&self) -> String {
         let services = self.observation.missing_services.join(", ");
         if !self.observation.waits_for_certificates() {
@@ -175,10 +174,10 @@ impl View<'_> {
         }
     }
 
-    /// The problem of Services that are not those of the cluster.
+    /// A problem with Services that this cluster does not own.
     pub(super) fn lost_services(&self) -> Option<String> {
         let services = &self.observation.missing_services;
-        // The first pass of each cluster creates them.
+        // Each cluster's first pass creates them.
         let is_lost = !services.is_empty() && self.observation.record.is_some();
         is_lost.then(|| {
             let certificates = if Certificate::all(self.cluster).next().is_some() {
@@ -187,14 +186,14 @@ impl View<'_> {
                 ""
             };
             format!(
-                "Service {} is missing or belongs to another owner: {certificates}status.endpoints leaves it out, see the \
+                "Service {} is missing or belongs to another owner: {certificates}status.endpoints omits it, see the \
                  condition Synced",
                 services.join(", ")
             )
         })
     }
 
-    /// The noun for those that cannot start without these Secrets.
+    /// The noun for what cannot start without these Secrets.
     fn waiting_for(&self, secrets: &[&str]) -> &'static str {
         let is_of_jobs = |name: &&str| tls::is_of_jobs_only(self.cluster, name);
         if secrets.iter().all(is_of_jobs) {
@@ -204,13 +203,13 @@ impl View<'_> {
         }
     }
 
-    /// The state of a cluster that has not begun, because cert-manager has not written all Secrets.
+    /// The state of a cluster that has not started because cert-manager has not written all Secrets.
     pub(super) fn awaited(&self) -> (bool, &'static str, String) {
         let (reason, message) = self.certificates().unwrap_or_default();
         (false, reason, message)
     }
 
-    /// The problem of a roll-out that does not go on.
+    /// Why a rollout is stuck.
     pub(super) fn stuck(&self) -> String {
         format!(
             "a member with the new template did not become ready within {} s, and no other one is replaced: see its log, \
@@ -221,10 +220,13 @@ impl View<'_> {
         )
     }
 
-    /// The end of the log of the first member that keeps ending, as a sentence part.
+    /// The end of the log of the first member that keeps exiting, as part of a sentence.
     pub(super) fn last_words(&self) -> String {
-        let mut words = self.observation.pods.iter();
-        let words = words.find_map(|(ordinal, pod)| Some((ordinal, pod.last_words.as_ref()?)));
+        let words = self
+            .observation
+            .pods
+            .iter()
+            .find_map(|(ordinal, pod)| Some((ordinal, pod.last_words.as_ref()?)));
         words.map_or_else(String::new, |(ordinal, words)| {
             format!(
                 "; the log of {} ends: {words}",
@@ -264,7 +266,7 @@ impl View<'_> {
         }
     }
 
-    /// The members that are without data, or without a place in etcd, as names.
+    /// The names of members that are without data or not registered in etcd.
     pub(super) fn replaced(&self) -> String {
         let begun = self
             .step
@@ -285,7 +287,7 @@ impl View<'_> {
         names.join(", ")
     }
 
-    /// The cause of a lost quorum and the remedy, if members lost their data.
+    /// Why the quorum is lost and the remedy, if members lost their data.
     pub(super) fn loss(&self) -> String {
         let replaced = self.replaced();
         if replaced.is_empty() {
@@ -315,13 +317,13 @@ impl View<'_> {
             .unwrap_or_else(|| "a Job failed".to_owned())
     }
 
-    /// The members whose data or volume only a user can give up.
+    /// Members whose data or volume only a user can give up.
     pub(super) fn broken(&self) -> Vec<i32> {
         let members = self.step.record.as_ref().map(|record| &record.members);
         let is_broken = |ordinal: &&i32| {
             let pod = self.observation.pods.get(ordinal);
             let claim = self.observation.claims.get(ordinal);
-            // A member that is ready is needed, whatever is wrong with its claim.
+            // A ready member is needed, whatever is wrong with its claim.
             pod.is_none_or(|pod| !pod.is_ready)
                 && (pod.is_some_and(|pod| pod.is_broken)
                     || claim.is_some_and(|claim| claim.is_lost))
@@ -334,7 +336,7 @@ impl View<'_> {
             .collect()
     }
 
-    /// The way to repair broken members, one of them at a time.
+    /// The steps to repair broken members, one at a time.
     pub(super) fn repair(&self) -> String {
         let broken = self.broken();
         let names: Vec<String> = broken

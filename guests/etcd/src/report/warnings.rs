@@ -13,13 +13,13 @@ use crate::{
     step::Stage,
 };
 
-/// The code of a warning that each cluster with the default size has.
+/// The warning code that each cluster with the default size has.
 const QUOTA_NEAR_DISK: &str = "QuotaNearDisk";
 
-/// The code of a warning that each volume has for a while after it has grown.
+/// The warning code that each volume has for a while after it has grown.
 const FILE_SYSTEM_PENDING: &str = "FileSystemResizePending";
 
-/// The codes of warnings that are no events.
+/// The warning codes without events.
 pub(super) const QUIET: [&str; 2] = [QUOTA_NEAR_DISK, FILE_SYSTEM_PENDING];
 
 fn warning(code: &str, message: impl Into<String>) -> Warning {
@@ -54,7 +54,7 @@ impl View<'_> {
         }
         if self.cluster.version().is_none() {
             let message = format!(
-                "the tag of the image {} names no version: set spec.version",
+                "the tag of the image {} has no version: set spec.version",
                 self.cluster.image
             );
             warnings.push(warning("VersionUnknown", message));
@@ -76,7 +76,7 @@ impl View<'_> {
         let unmanaged = names(&|claim| claim.child.is_none() && !claim.is_leaving);
         if let Some(names) = unmanaged.filter(|_| self.step.has_claims) {
             let message =
-                format!("{names}: in use, but no child: storage.size does not apply to it");
+                format!("{names}: in use but not managed: storage.size does not apply to it");
             warnings.push(warning("ClaimNotManaged", message));
         }
         if arguments::is_quota_near_disk(self.cluster, self.observation) {
@@ -109,8 +109,7 @@ impl View<'_> {
         let failed: Vec<String> = failed.collect();
         if !failed.is_empty() {
             let message = format!(
-                "the storage does not let volumes grow, PersistentVolumeClaim {}; make room for the size there, it is tried \
-                 again by itself, and the quota of the database is that of the present size until then",
+                "the storage does not let volumes grow, PersistentVolumeClaim {}; free storage for the new size; Kubernetes retries, and until then the database quota follows the current size",
                 failed.join("; ")
             );
             warnings.push(warning("VolumeResizeFailed", message));

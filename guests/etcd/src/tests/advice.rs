@@ -1,4 +1,4 @@
-//! Advice that is safe in the state in which it is given.
+//! Remedies must be safe in the state in which they are shown.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn warnings(outcome: &Outcome) -> Vec<String> {
         .collect()
 }
 
-/// A formed cluster of a size, with the children of its last answer.
+/// A formed cluster with the children of its last answer.
 fn cluster(size: i32, spec: &Value) -> (EtcdCluster, Vec<(String, Value)>) {
     let mut merged = json!({ "size": size, "image": IMAGE });
     merged
@@ -43,7 +43,7 @@ fn annotated(mut parent: EtcdCluster) -> EtcdCluster {
     parent
 }
 
-/// The Pod of a member that is not ready, with further fields of its status.
+/// An unready member's Pod, with additional status fields.
 fn down(ordinal: i32, status: &Value) -> Value {
     let mut pod = pod(ordinal, false, IMAGE);
     let own = pod["status"].as_object_mut().unwrap();
@@ -78,7 +78,7 @@ fn an_unsafe_roll_out_is_advised_only_where_a_quorum_survives_it() {
             "{size} {ready:?}: {progressing}"
         );
         assert!(!warnings(&outcome).contains(&"UnsafeRolloutAllowed".to_owned()));
-        // While it is set, it is warned about and never advised, with and without a roll-out.
+        // While it is set, there is a warning but no advice to set it, with and without a rollout.
         for parent in [edited, before] {
             let allowed = answer(observing(&annotated(parent), &children), &host);
             assert!(warnings(&allowed).contains(&"UnsafeRolloutAllowed".to_owned()));
@@ -121,7 +121,7 @@ fn a_member_without_a_node_is_named_with_its_remedy() {
     let ready = |ready: i32| (0..ready).map(|ordinal| pod(ordinal, true, IMAGE));
     let affinity = "0/3 nodes are available: 3 node(s) had volume node affinity conflict.";
     let back = format!(
-        "Pod demo-2 has no node: {affinity}: bring back the node of the volume of PersistentVolumeClaim data-demo-2"
+        "Pod demo-2 has no node: {affinity}: bring back the node with the volume of PersistentVolumeClaim data-demo-2"
     );
     let replaced = format!(
         "2 of 3 members are ready; {back}; if it is gone for good, delete that claim and Pod demo-2: the member is then \
@@ -196,9 +196,9 @@ fn a_claim_that_pods_use_is_not_to_be_deleted() {
                         storage.existingClaims to Adopt";
     const USED: &str = "claims of an earlier cluster exist: data-demo-0, data-demo-1, data-demo-2, in use by Pods demo-0; do \
                         not delete them: set storage.existingClaims to Adopt and the annotation innkeeper.dev/adopt to \
-                        \"true\" to go on with these members";
+                        \"true\" to continue with these members";
     let adopting = parent(json!({ "image": IMAGE, "storage": { "existingClaims": "Adopt" } }));
-    let told = |parent: &EtcdCluster, from: usize, host: &FakeHost| {
+    let advice = |parent: &EtcdCluster, from: usize, host: &FakeHost| {
         let request = retained_claims()
             .into_iter()
             .enumerate()
@@ -211,16 +211,16 @@ fn a_claim_that_pods_use_is_not_to_be_deleted() {
     let mut leaving = pod(0, false, IMAGE);
     leaving["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:01:00Z");
     let ends = |ordinal| host().object(&pod(ordinal, true, IMAGE));
-    assert_eq!(told(&article(), 0, &host()), FREE);
+    assert_eq!(advice(&article(), 0, &host()), FREE);
     for pod in [pod(0, true, IMAGE), pod(0, false, IMAGE), leaving] {
-        assert_eq!(told(&article(), 0, &host().object(&pod)), USED);
+        assert_eq!(advice(&article(), 0, &host().object(&pod)), USED);
     }
-    let missing = told(&adopting, 1, &host());
+    let missing = advice(&adopting, 1, &host());
     assert!(
         missing.ends_with("or delete the others and set storage.existingClaims to Refuse"),
         "{missing}"
     );
-    let missing = told(&adopting, 1, &ends(1));
+    let missing = advice(&adopting, 1, &ends(1));
     assert!(
         missing.ends_with("and keep the others, in use by Pods demo-1"),
         "{missing}"
@@ -262,15 +262,15 @@ fn the_services_of_another_owner_are_no_endpoints() {
         let warnings = &outcome.report().status.as_ref().unwrap()["warnings"];
         assert_eq!(warnings[1]["code"], "ServiceNotOwned");
         let expected = format!(
-            "Service {service} is missing or belongs to another owner: status.endpoints leaves it out, see the condition Synced"
+            "Service {service} is missing or belongs to another owner: status.endpoints omits it, see the condition Synced"
         );
         assert_eq!(warnings[1]["message"], expected);
-        // A Service that is only missing is made by this answer; the host tells one of another owner.
+        // This answer creates a Service that is merely missing; the host reports one with another owner.
         assert_eq!(reason(&outcome, "Ready"), "Ready");
     }
 }
 
-/// The status of a claim, and the code and message of the warning about it.
+/// A claim's status, and the code and message of its warning.
 const GROWTH: &[(&str, &str, &str)] = &[
     ("{}", "", ""),
     (
@@ -298,27 +298,23 @@ const GROWTH: &[(&str, &str, &str)] = &[
     (
         r#"{"conditions":[{"type":"ControllerResizeError","status":"True","message":"quota exceeded"}]}"#,
         "VolumeResizeFailed",
-        "the storage does not let volumes grow, PersistentVolumeClaim data-demo-1: quota exceeded; make room for the size there, \
-         it is tried again by itself, and the quota of the database is that of the present size until then",
+        "the storage does not let volumes grow, PersistentVolumeClaim data-demo-1: quota exceeded; free storage for the new size; Kubernetes retries, and until then the database quota follows the current size",
     ),
     (
         r#"{"conditions":[{"type":"NodeResizeError","status":"True"}],
             "allocatedResourceStatuses":{"storage":"NodeResizeInfeasible"}}"#,
         "VolumeResizeFailed",
-        "the storage does not let volumes grow, PersistentVolumeClaim data-demo-1: NodeResizeError; make room for the size \
-         there, it is tried again by itself, and the quota of the database is that of the present size until then",
+        "the storage does not let volumes grow, PersistentVolumeClaim data-demo-1: NodeResizeError; free storage for the new size; Kubernetes retries, and until then the database quota follows the current size",
     ),
     (
         r#"{"allocatedResourceStatuses":{"storage":"ControllerResizeInfeasible"}}"#,
         "VolumeResizeFailed",
-        "the storage does not let volumes grow, PersistentVolumeClaim data-demo-1: ControllerResizeInfeasible; make room for the \
-         size there, it is tried again by itself, and the quota of the database is that of the present size until then",
+        "the storage does not let volumes grow, PersistentVolumeClaim data-demo-1: ControllerResizeInfeasible; free storage for the new size; Kubernetes retries, and until then the database quota follows the current size",
     ),
     (
         r#"{"allocatedResourceStatuses":{"storage":"NodeResizeFailed"}}"#,
         "VolumeResizeFailed",
-        "the storage does not let volumes grow, PersistentVolumeClaim data-demo-1: NodeResizeFailed; make room for the size \
-         there, it is tried again by itself, and the quota of the database is that of the present size until then",
+        "the storage does not let volumes grow, PersistentVolumeClaim data-demo-1: NodeResizeFailed; free storage for the new size; Kubernetes retries, and until then the database quota follows the current size",
     ),
 ];
 

@@ -1,4 +1,4 @@
-//! Bad and borderline parents: the verdict of the definition or, after it, of the plugin.
+//! Invalid and borderline parents: the CRD's verdict or, after it, the plugin's.
 
 use expect_test::{Expect, expect};
 use innkeeper_guest_testing as testing;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{host, parent, schema};
 use crate::{Plugin, flags::FLAGS};
 
-/// The verdict on a parent with this name and spec, in one line.
+/// The one-line verdict on a parent with this name and spec.
 fn verdict(name: &str, spec: &Value) -> String {
     let object = json!({
         "apiVersion": "etcd.ydzs.io/v1alpha1", "kind": "EtcdCluster",
@@ -23,7 +23,7 @@ fn verdict(name: &str, spec: &Value) -> String {
     testing::verdict(&admitted, answer.map(|_| "accepted".to_owned()))
 }
 
-/// Compares one line for each spec.
+/// Compares one verdict line per spec.
 #[track_caller]
 fn check(specs: &[Value], expected: &Expect) {
     let lines = specs
@@ -102,7 +102,7 @@ fn versions_and_images_fit_together() {
             {"version":"v3.6.14"}: accepted
             {"version":"3.6.0-rc.1"}: accepted
             {"image":"etcd:v3.6.0-rc.1","version":"3.6.0-rc.1"}: accepted
-            {"image":"etcd:v3.6.0-rc.1","version":"3.6.0"}: Invalid, spec.version: 3.6.0 is not the version in the tag of spec.image, 3.6.0-rc.1: leave version out, or correct one of them
+            {"image":"etcd:v3.6.0-rc.1","version":"3.6.0"}: Invalid, spec.version: 3.6.0 is not the version in the tag of spec.image, 3.6.0-rc.1: remove version, or correct one of them
             {"image":"bitnami/etcd:3.5.21-debian-12-r3","version":"3.5.21"}: accepted
             {"version":"3.6.0-debian"}: rejected, spec.version: "3.6.0-debian" does not match "^v?\d{1,4}\.\d{1,4}\.\d{1,4}(-(alpha|beta|pre|rc)(\.\d{1,4})?)?$"
             {"version":"99999999999.6.0"}: rejected, spec.version: "99999999999.6.0" does not match "^v?\d{1,4}\.\d{1,4}\.\d{1,4}(-(alpha|beta|pre|rc)(\.\d{1,4})?)?$"
@@ -110,7 +110,7 @@ fn versions_and_images_fit_together() {
             {"image":""}: rejected, spec.image: "" is shorter than 1 character
             {"image":"a b"}: rejected, spec.image: must be an image reference such as registry.example.com:5000/team/app:1.2, with the path in lower case and a digest as @sha256:<64 hexadecimal digits>
             {"image":"etcd:v3.6.14","version":"3.6.14"}: accepted
-            {"image":"etcd:v3.6.14","version":"3.6.13"}: Invalid, spec.version: 3.6.13 is not the version in the tag of spec.image, 3.6.14: leave version out, or correct one of them
+            {"image":"etcd:v3.6.14","version":"3.6.13"}: Invalid, spec.version: 3.6.13 is not the version in the tag of spec.image, 3.6.14: remove version, or correct one of them
             {"image":"etcd@sha256:0000000000000000000000000000000000000000000000000000000000000000","version":"3.6.13"}: accepted
             {"image":"etcd@sha256:0000000000000000000000000000000000000000000000000000000000000000"}: accepted
             {"options":{"experimental-memory-mlock":""},"version":"3.7.0"}: Invalid, spec.options: experimental-memory-mlock was removed in etcd 3.7: use memory-mlock
@@ -184,9 +184,9 @@ fn what_reaches_beyond_the_members_needs_a_permission() {
             {"networkPolicy":{}}: accepted
             {"networkPolicy":{"allowedSources":[{"ipBlock":{"cidr":"10.0.0.0/8"}}]}}: accepted
             {"networkPolicy":{"allowedSources":[{"ipBlock":{}}]}}: rejected, spec.networkPolicy.allowedSources[0].ipBlock.cidr: is required
-            {"networkPolicy":{"allowedSources":[{}]}}: rejected, spec.networkPolicy: allowedSources: each one has either ipBlock, or podSelector, namespaceSelector or both
+            {"networkPolicy":{"allowedSources":[{}]}}: rejected, spec.networkPolicy: allowedSources: each entry needs either ipBlock, or podSelector, namespaceSelector or both
             {"networkPolicy":{"allowedSources":[{"namespaceSelector":{},"podSelector":{}}]}}: accepted
-            {"networkPolicy":{"allowedSources":[{"ipBlock":{"cidr":"10.0.0.0/8"},"podSelector":{}}]}}: rejected, spec.networkPolicy: allowedSources: each one has either ipBlock, or podSelector, namespaceSelector or both
+            {"networkPolicy":{"allowedSources":[{"ipBlock":{"cidr":"10.0.0.0/8"},"podSelector":{}}]}}: rejected, spec.networkPolicy: allowedSources: each entry needs either ipBlock, or podSelector, namespaceSelector or both
         "#]],
     );
 }
@@ -277,7 +277,7 @@ fn storage_has_a_size_and_outlives_its_pod() {
             storage("accessModes", json!(["ReadWrite"])),
             storage("accessModes", json!(["ReadWriteMany"])),
             storage("accessModes", json!(["ReadOnlyMany"])),
-            // Kubernetes refuses such a claim.
+            // Kubernetes rejects such a claim.
             storage("accessModes", json!(["ReadWriteOnce", "ReadWriteOncePod"])),
             storage("existingClaims", json!("adopt")),
             storage("whenDeleted", json!("Keep")),
@@ -345,13 +345,13 @@ fn flags_of_the_plugin_and_given_twice_are_refused() {
         ],
         &expect![[r#"
             {"options":{"heartbeat-interval":"100"}}: accepted
-            {"options":{"--pre-vote":""}}: rejected, spec.options: options: give flag names without dashes at either end
+            {"options":{"--pre-vote":""}}: rejected, spec.options: options: flag names must not start or end with a dash
             {"options":{"A":""}}: rejected, spec.options: options: flag names have at most 63 lower-case letters, digits and dashes, and no other characters
             {"options":{"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa":""}}: rejected, spec.options: options: flag names have at most 63 lower-case letters, digits and dashes, and no other characters
             {"options":{"data-dir":"/x"}}: rejected, spec.options: options: data-dir is set by the guest
             {"options":{"initial-cluster":"a"}}: rejected, spec.options: options: initial-cluster is set by the guest
-            {"options":{"quota-backend-bytes":"1"},"quotaBackendBytes":1}: rejected, spec: quota-backend-bytes is given twice
-            {"options":{"snapshot-count":"1"},"snapshotCount":1}: rejected, spec: snapshot-count is given twice
+            {"options":{"quota-backend-bytes":"1"},"quotaBackendBytes":1}: rejected, spec: quota-backend-bytes is set twice
+            {"options":{"snapshot-count":"1"},"snapshotCount":1}: rejected, spec: snapshot-count is set twice
         "#]],
     );
 }
@@ -361,8 +361,8 @@ fn flags(options: &Value) -> String {
     verdict("demo", &json!({ "options": options }))
 }
 
-/// Flags of etcd that need the configuration, with a value. An environment variable `ETCD_…` is a flag too, and no field sets
-/// one.
+/// etcd flags that the configuration must allow, with a value. An environment variable `ETCD_…` is a flag too, and no
+/// field sets one.
 const UNLISTED: &[(&str, &str)] = &[
     ("auto-tls-x", ""),
     ("client-cert-file", "/x"),
@@ -389,7 +389,7 @@ const UNLISTED: &[(&str, &str)] = &[
     ("heartbeat", "1"),
 ];
 
-/// Flags that the plugin sets, and no configuration permits.
+/// Flags that the plugin sets and no configuration allows.
 const RESERVED: &[&str] = &[
     "name",
     "data-dir",
@@ -433,7 +433,7 @@ fn flags_that_name_files_and_addresses_or_give_up_data_need_the_configuration() 
 #[test]
 fn flags_have_values_of_their_form() {
     for (flag, value, form) in [
-        // It would take the next argument for its value.
+        // It would take the next argument as its value.
         ("heartbeat-interval", "", "a whole number"),
         ("heartbeat-interval", "100 --data-dir=/x", "a whole number"),
         ("quota-backend-bytes", "$(POD_NAME)", "a whole number"),
@@ -476,7 +476,7 @@ fn flags_of_tuning_need_no_configuration() {
         "metrics": "extensive", "pre-vote": "", "quota-backend-bytes": "1073741824", "snapshot-catchup-entries": "5000",
         "snapshot-count": "10000", "strict-reconfig-check": "true", "tls-min-version": "TLS1.3",
     });
-    // A digest names no version, which could lack some of them.
+    // A digest contains no version, so no flag can be missing from it.
     let image = format!("etcd@sha256:{}", "0".repeat(64));
     let spec = json!({ "image": image, "options": accepted });
     assert_eq!(verdict("demo", &spec), "accepted");

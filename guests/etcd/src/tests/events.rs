@@ -1,8 +1,8 @@
-//! Events of transitions: one when a state begins, none while it lasts.
+//! Events for transitions: one when a state begins, none while it lasts.
 
 use super::*;
 
-/// The report of an answer as the status of the parent.
+/// An answer's report as the parent's status.
 pub(super) fn stored(outcome: &Outcome) -> Value {
     let mut status = outcome.report().status.clone().unwrap();
     let conditions = outcome.report().conditions.iter().map(|reported| {
@@ -14,8 +14,8 @@ pub(super) fn stored(outcome: &Outcome) -> Value {
     status
 }
 
-/// The events of an answer as `type reason: message`, and those of a repeated pass that finds the report stored.
-fn told(
+/// An answer's events as `type reason: message`, and those of a repeated pass with the report stored.
+fn events(
     parent: &EtcdCluster,
     children: &[(String, Value)],
     before: &Outcome,
@@ -47,13 +47,13 @@ fn the_formation_and_a_lost_quorum_are_told() {
     let second = answer(observing(&article(), &settled(&first, 0)), &host());
     let children = settled(&second, 3);
     assert_eq!(
-        told(&article(), &children, &second, &pods([true; 3], IMAGE)),
+        events(&article(), &children, &second, &pods([true; 3], IMAGE)),
         ["Normal ClusterFormed: 3 of 3 members are ready"]
     );
     let (outcome, _) = formed(&article());
     let children = settled(&outcome, 3);
     assert_eq!(
-        told(
+        events(
             &article(),
             &children,
             &outcome,
@@ -62,7 +62,7 @@ fn the_formation_and_a_lost_quorum_are_told() {
         [""; 0]
     );
     assert_eq!(
-        told(
+        events(
             &article(),
             &children,
             &outcome,
@@ -78,10 +78,10 @@ fn a_roll_out_that_is_held_is_told_and_a_normal_one_is_not() {
     let children = settled(&outcome, 3);
     let other = parent(json!({ "size": 3, "image": IMAGE, "snapshotCount": 5000 }));
     assert_eq!(
-        told(&other, &children, &outcome, &pods([true; 3], IMAGE)),
+        events(&other, &children, &outcome, &pods([true; 3], IMAGE)),
         [""; 0]
     );
-    let during_hold = told(
+    let during_hold = events(
         &other,
         &children,
         &outcome,
@@ -102,16 +102,16 @@ fn an_upgrade_is_told_when_it_begins_and_when_it_ends() {
     let children = settled(&outcome, 3);
     let old = pods([true; 3], IMAGE);
     assert_eq!(
-        told(&next, &children, &outcome, &old),
+        events(&next, &children, &outcome, &old),
         ["Normal UpgradeStarted: upgrade from 3.4.13 to 3.5.26"]
     );
     let begun = answer(observing(&next, &children), &old);
     let children = settled(&begun, 3);
     assert_eq!(
-        told(&next, &children, &begun, &pods([true; 3], NEXT)),
+        events(&next, &children, &begun, &pods([true; 3], NEXT)),
         ["Normal UpgradeFinished: upgraded from 3.4.13 to 3.5.26"]
     );
-    // A refused upgrade does not begin.
+    // An upgrade that is rejected does not start.
     let (outcome, _) = formed(&article());
     let far = parent(json!({ "size": 3, "image": "cnych/etcd:v3.6.14" }));
     let request = observing(&far, &settled(&outcome, 3)).status(&stored(&outcome));

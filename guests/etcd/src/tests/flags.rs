@@ -1,8 +1,8 @@
-//! Flags that a version of etcd does not have.
+//! Flags that an etcd version lacks.
 
 use super::*;
 
-/// The problem of options with a version, without the path of the field; empty if there is none.
+/// The problem with options for a version, without the field's path; empty if there is none.
 fn problem(version: &str, options: &Value) -> String {
     let names: Vec<&String> = options.as_object().unwrap().keys().collect();
     let config = json!({ "tenants": { "options": names } });
@@ -19,7 +19,8 @@ fn problem(version: &str, options: &Value) -> String {
         })
 }
 
-/// Version, flag and problem: what real members of 3.4.13, 3.5.35, 3.6.16 and 3.7.3 say, and the source of the patches between.
+/// Version, flag and problem, from real members with 3.4.13, 3.5.35, 3.6.16 and 3.7.3, and from etcd's source for the
+/// patches between.
 const CASES: &[(&str, &str, &str)] = &[
     ("3.6.14", "pre-vote", ""),
     // Removed.
@@ -43,31 +44,31 @@ const CASES: &[(&str, &str, &str)] = &[
     (
         "3.6.14",
         "enable-v2",
-        "enable-v2 was removed in etcd 3.6: leave it out",
+        "enable-v2 was removed in etcd 3.6: remove it",
     ),
     (
         "3.6.0-rc.0",
         "enable-v2",
-        "enable-v2 was removed in etcd 3.6: leave it out",
+        "enable-v2 was removed in etcd 3.6: remove it",
     ),
     (
         "3.7.1",
         "enable-v2",
-        "enable-v2 was removed in etcd 3.6: leave it out",
+        "enable-v2 was removed in etcd 3.6: remove it",
     ),
     ("3.5.26", "experimental-enable-v2v3", ""),
     (
         "3.6.14",
         "experimental-enable-v2v3",
-        "experimental-enable-v2v3 was removed in etcd 3.6: leave it out",
+        "experimental-enable-v2v3 was removed in etcd 3.6: remove it",
     ),
     ("3.5.26", "proxy-failure-wait", ""),
     (
         "3.6.14",
         "proxy-failure-wait",
-        "proxy-failure-wait was removed in etcd 3.6: run etcd grpc-proxy apart, or leave it out",
+        "proxy-failure-wait was removed in etcd 3.6: run etcd grpc-proxy separately, or remove it",
     ),
-    // Without the prefix from 3.6 on, and with it no more in 3.7.
+    // Without the prefix since 3.6, and not with it in 3.7.
     ("3.5.0", "experimental-memory-mlock", ""),
     ("3.6.14", "experimental-memory-mlock", ""),
     ("3.6.14", "memory-mlock", ""),
@@ -85,12 +86,12 @@ const CASES: &[(&str, &str, &str)] = &[
     (
         "3.4.13",
         "memory-mlock",
-        "etcd 3.4.13 has no flag memory-mlock, which came with 3.6.0: leave it out",
+        "etcd 3.4.13 has no flag memory-mlock, which came with 3.6.0: remove it",
     ),
     (
         "3.4.13",
         "experimental-memory-mlock",
-        "etcd 3.4.13 has no flag experimental-memory-mlock, which came with 3.5.0: leave it out",
+        "etcd 3.4.13 has no flag experimental-memory-mlock, which came with 3.5.0: remove it",
     ),
     ("3.4.13", "experimental-backend-bbolt-freelist-type", ""),
     (
@@ -112,10 +113,10 @@ const CASES: &[(&str, &str, &str)] = &[
     (
         "3.7.1",
         "experimental-unknown",
-        "experimental-unknown was removed in etcd 3.7: use the flag without experimental-, or leave it out",
+        "experimental-unknown was removed in etcd 3.7: use the flag without experimental-, or remove it",
     ),
     ("3.6.14", "experimental-unknown", ""),
-    // Feature gates, which never had a flag without the prefix.
+    // Feature gates that never had a flag without the prefix.
     ("3.4.13", "experimental-initial-corrupt-check", ""),
     ("3.6.14", "experimental-initial-corrupt-check", ""),
     (
@@ -133,29 +134,29 @@ const CASES: &[(&str, &str, &str)] = &[
         "initial-corrupt-check",
         "etcd has no flag initial-corrupt-check: use feature-gates with InitialCorruptCheck=true",
     ),
-    // Not there yet, also in patches of one minor version.
+    // Not available yet, also within one minor version.
     (
         "3.5.26",
         "feature-gates",
-        "etcd 3.5.26 has no flag feature-gates, which came with 3.6.0: leave it out",
+        "etcd 3.5.26 has no flag feature-gates, which came with 3.6.0: remove it",
     ),
     ("3.4.25", "tls-min-version", ""),
     ("3.5.8", "tls-min-version", ""),
     (
         "3.5.7",
         "tls-min-version",
-        "etcd 3.5.7 has no flag tls-min-version, which came with 3.5.8: leave it out",
+        "etcd 3.5.7 has no flag tls-min-version, which came with 3.5.8: remove it",
     ),
     (
         "3.4.13",
         "tls-min-version",
-        "etcd 3.4.13 has no flag tls-min-version, which came with 3.4.25: leave it out",
+        "etcd 3.4.13 has no flag tls-min-version, which came with 3.4.25: remove it",
     ),
     ("3.4.16", "experimental-warning-apply-duration", ""),
     (
         "3.4.13",
         "experimental-warning-apply-duration",
-        "etcd 3.4.13 has no flag experimental-warning-apply-duration, which came with 3.4.16: leave it out",
+        "etcd 3.4.13 has no flag experimental-warning-apply-duration, which came with 3.4.16: remove it",
     ),
     (
         "3.6.14",
@@ -201,7 +202,7 @@ fn a_logger_that_a_version_does_not_have_is_invalid() {
     }
 }
 
-/// What real members of 3.6.16 end with, but for the retention of revisions, which they never compact.
+/// Real members with 3.6.16 exit with these, except for the revision retention, with which they never compact.
 #[test]
 fn flags_that_contradict_each_other_are_invalid() {
     for (options, expected) in [
@@ -239,7 +240,7 @@ fn flags_that_contradict_each_other_are_invalid() {
         ),
         (
             json!({ "experimental-memory-mlock": "", "memory-mlock": "" }),
-            "experimental-memory-mlock and memory-mlock are one flag: leave experimental-memory-mlock out",
+            "experimental-memory-mlock and memory-mlock are one flag: remove experimental-memory-mlock",
         ),
         (
             json!({ "experimental-initial-corrupt-check": "true", "feature-gates": "LeaseCheckpoint=true" }),
@@ -250,8 +251,8 @@ fn flags_that_contradict_each_other_are_invalid() {
                 "experimental-initial-corrupt-check": "true",
                 "feature-gates": "LeaseCheckpoint=true,InitialCorruptCheck=true",
             }),
-            "experimental-initial-corrupt-check and InitialCorruptCheck of feature-gates are one setting: leave \
-             experimental-initial-corrupt-check out",
+            "experimental-initial-corrupt-check and InitialCorruptCheck of feature-gates are one setting: remove \
+             experimental-initial-corrupt-check",
         ),
     ] {
         assert_eq!(problem("3.6.14", &options), expected, "{options}");

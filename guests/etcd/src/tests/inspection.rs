@@ -1,4 +1,4 @@
-//! Alarms that an inspection finds.
+//! Alarms from inspections.
 
 use super::*;
 
@@ -6,13 +6,13 @@ fn inspected(size: i32) -> EtcdCluster {
     parent(json!({ "size": size, "image": IMAGE, "inspection": { "schedule": "*/10 * * * *" } }))
 }
 
-/// The CronJob of a formed cluster.
+/// A formed cluster's CronJob.
 pub(super) fn inspection() -> Child {
     let (outcome, _) = formed(&inspected(3));
     outcome.child("inspect").unwrap().clone()
 }
 
-/// The Pod of an inspection that was created in this minute and left this message.
+/// An inspection Pod that was created in this minute, with its message.
 fn result(minute: u32, message: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -45,7 +45,7 @@ fn a_schedule_begins_with_the_formation_and_rests_during_a_pause() {
         paused.child("inspect").unwrap().object["spec"]["suspend"],
         true
     );
-    // Without a schedule there is no CronJob, and an old result counts no more.
+    // Without a schedule there is no CronJob, and an old result no longer counts.
     let (_, ready) = formed(&inspected(3));
     let full = ready.object(&result(1, "inspected\nmemberID:1 alarm:NOSPACE"));
     let without = answer(observing(&article(), &settled(&outcome, 3)), &full);
@@ -67,7 +67,7 @@ fn the_last_result_tells_the_alarms() {
         (&[full, corrupt], "Corrupt"),
         (&[corrupt, full], "NoSpace"),
         (&[full, none], "NotDegraded"),
-        // An inspection that failed tells nothing, and three of them that the last answer is too old.
+        // A failed inspection proves nothing; after three of them the last answer is too old.
         (&[full, "no member answers"], "NoSpace"),
         (&[full, ""], "NoSpace"),
         (&[full, "x", "x"], "NoSpace"),

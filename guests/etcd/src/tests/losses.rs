@@ -1,6 +1,6 @@
-//! A model of what users delete: the record, the StatefulSet, the status and claims, between any two passes.
+//! A model of user deletions: the record, the StatefulSet, the status and claims, between any two passes.
 //!
-//! The passes are those of the plugin; Pods become ready when the model lets them.
+//! The passes are the plugin's; Pods become ready when the model says so.
 
 #![expect(
     clippy::unwrap_in_result,
@@ -15,21 +15,21 @@ use super::{events::stored, membership::cases, *};
 
 const FORMED: &str = "etcd.ydzs.io/formed";
 
-/// The objects of one cluster.
+/// One cluster's objects.
 #[derive(Clone, Debug, Default)]
 struct World {
     size: i32,
     record: Option<Value>,
     stateful_set: Option<Value>,
     claims: BTreeMap<i32, Value>,
-    /// The members whose Pods are ready.
+    /// The members, and whether their Pods are ready.
     ready: BTreeMap<i32, bool>,
     status: Option<Value>,
     /// The number of members, once there is a record.
     members: Option<i32>,
     /// The cluster was formed while all of this existed.
     is_formed: bool,
-    /// The cluster is paused, or was until the last pass.
+    /// The cluster is paused, or was paused until the last pass.
     was_paused: bool,
 }
 
@@ -90,7 +90,7 @@ impl World {
         self.check(&outcome)
     }
 
-    /// Checks the number of members in all places that tell it.
+    /// Checks the number of members in all places that have it.
     fn check(&mut self, outcome: &Outcome) -> Result<(), TestCaseError> {
         let Some(record) = &self.record else {
             return Ok(());
@@ -105,7 +105,7 @@ impl World {
             prop_assert_eq!(label, &json!(members.to_string()), "{:?}", self);
         }
         if let Some(replicas) = self.replicas() {
-            // The pass that makes a lost record anew leaves a paused StatefulSet as it is.
+            // The pass that restores a lost record leaves a paused StatefulSet unchanged.
             let is_paused = self.was_paused && replicas == 0;
             prop_assert!(is_paused || replicas == i64::from(members), "{self:?}");
         }
@@ -151,7 +151,7 @@ impl World {
             12 => self.status = None,
             13 | 14 => self.delete_claim(ordinal),
             15 => {
-                // All at once, as an incomplete restore of a namespace leaves it.
+                // All at once, as after an incomplete restore of a namespace.
                 self.record = None;
                 self.stateful_set = None;
                 self.ready.clear();
@@ -177,8 +177,8 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases(500)))]
 
-    /// As long as a claim, the StatefulSet, the record or the status is left, the cluster keeps its number of members, and a
-    /// formed one is never formed again.
+    /// As long as a claim, the StatefulSet, the record or the status exists, the cluster keeps its number of members,
+    /// and a formed cluster is never formed again.
     #[test]
     fn no_deletion_changes_the_number_of_members(
         size in 1_i32..6,
@@ -192,7 +192,7 @@ proptest! {
     }
 }
 
-/// A claim of a member of this parent, of a cluster of three.
+/// A member's claim from this parent, in a cluster of three.
 fn claim(ordinal: i32) -> Value {
     let mut claim = retained_claims().remove(usize::try_from(ordinal).unwrap());
     claim["metadata"]["labels"] =
@@ -200,7 +200,7 @@ fn claim(ordinal: i32) -> Value {
     claim
 }
 
-/// The pass that finds nothing but claims, and perhaps the status.
+/// A pass that only sees claims, and perhaps the status.
 fn left(claims: &[Value], status: Option<&Value>) -> Outcome {
     let parent = article();
     let request = TestRequest::new(&parent);
@@ -246,7 +246,7 @@ fn a_formed_cluster_without_a_quorum_of_claims_waits_for_them() {
                    their data, or restore a snapshot into a new cluster";
     let available = first.report().find_condition("Available").unwrap();
     assert_eq!(available.message, message);
-    // The next pass states neither new claims, which would be in the way of a restore, nor Pods.
+    // The next pass creates neither new claims, which would block a restore, nor Pods.
     let state = &settled(&first, 0)[2].1;
     let parent = article();
     let request = TestRequest::new(&parent)

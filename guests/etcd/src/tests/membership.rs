@@ -19,16 +19,16 @@ use crate::{
     replace::{self, End, Next, Operation, Seen, SeenJob, SeenPod},
 };
 
-/// The time after which a Pod that waits is known to be empty.
+/// Time that a Pod waits until it is known to be empty.
 const EMPTY_AFTER: i64 = 30;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The init container waits since then.
+    /// The init container waits since this time.
     Waiting(i64),
     /// etcd runs.
     Running,
-    /// etcd does not run, for the time being or because it is no member any more.
+    /// etcd does not run, temporarily or because it is no member anymore.
     Down,
 }
 
@@ -50,24 +50,24 @@ struct World {
     is_volatile: bool,
     now: i64,
     last: u64,
-    /// The members of etcd: the ordinal of each ID, and true if it has been started.
+    /// etcd's members: each ID's ordinal, and whether it has been started.
     members: BTreeMap<u64, (i32, bool)>,
     /// The IDs in the data directories.
     disks: BTreeMap<i32, u64>,
     pods: BTreeMap<i32, Pod>,
     jobs: BTreeMap<u64, Job>,
-    /// The Pods of Jobs that were deleted: they may still do their work.
+    /// Pods of deleted Jobs: they may still do their work.
     leftovers: Vec<Operation>,
     record: Option<Record>,
-    /// The status of the parent says that the cluster is formed.
+    /// The parent's status says that the cluster is formed.
     status: bool,
     /// The StatefulSet has the mark of a formed cluster.
     mark: bool,
-    /// The record as the kubelet shows it to Pods, which can be late.
+    /// The record as the kubelet shows it to Pods, possibly late.
     mounted: Option<Record>,
 }
 
-/// The record that a pass reads from the ConfigMap of another one.
+/// The record that a pass reads from another pass's ConfigMap.
 fn stored(record: &Record) -> Record {
     let parent = article();
     let request = TestRequest::new(&parent).build();
@@ -121,7 +121,7 @@ impl World {
         self.last
     }
 
-    /// The record that the plugin makes when it is deleted: all replicas, with unused names of Jobs.
+    /// The record that the plugin restores: all replicas, with unused Job names.
     fn reconstructed(&self) -> Record {
         Record {
             members: (0..self.size).collect(),
@@ -156,7 +156,7 @@ impl World {
         self.running() >= quorum(self.members.len())
     }
 
-    /// The members that run or can run again with their data, without this one.
+    /// The members that run, or can run again with their data, except for this one.
     fn survivors_without(&self, lost: i32) -> usize {
         let survives = |(id, (ordinal, _)): (&u64, &(i32, bool))| {
             *ordinal != lost && self.disks.get(ordinal) == Some(id)
@@ -188,7 +188,7 @@ impl World {
         }
     }
 
-    /// A pass of the plugin, with its writes.
+    /// A plugin pass with its writes.
     fn pass(&mut self) {
         let Some(record) = self.record.clone() else {
             self.record = Some(self.reconstructed());
@@ -222,7 +222,7 @@ impl World {
         self.record = Some(after);
     }
 
-    /// The work of a Job's Pod.
+    /// What a Job's Pod does.
     fn work(&mut self, operation: &Operation) -> Result<End, TestCaseError> {
         if !self.has_quorum() {
             return Ok(End::Failed);
@@ -282,7 +282,7 @@ impl World {
         }
     }
 
-    /// Takes the data of a member and its Pod, unless too few others would be left: that is the end of any etcd.
+    /// Deletes a member's data and Pod, unless too few others would be left: no etcd survives that.
     fn lose_disk(&mut self, ordinal: i32) {
         if self.survivors_without(ordinal) >= quorum(self.members.len()) {
             self.pods.remove(&ordinal);
@@ -290,7 +290,7 @@ impl World {
         }
     }
 
-    /// A step of the kubelet and the StatefulSet controller for one member.
+    /// One step of the kubelet and the StatefulSet controller for a member.
     fn kubelet(&mut self, ordinal: i32) -> Result<(), TestCaseError> {
         let Some(pod) = self.pods.get(&ordinal).cloned() else {
             let pod = Pod {
@@ -335,8 +335,10 @@ impl World {
             .map(Record::registered)
             .unwrap_or_default();
         let ids: BTreeSet<i32> = self.members.values().map(|member| member.0).collect();
-        let mut members = self.members.iter_mut();
-        let own = members.find(|(_, (its, _))| *its == ordinal);
+        let own = self
+            .members
+            .iter_mut()
+            .find(|(_, (its, _))| *its == ordinal);
         let Some((id, (_, is_started))) = own.filter(|_| listed == ids) else {
             return Ok(false);
         };
@@ -373,7 +375,7 @@ impl World {
             21 => self.now -= 50,
             22 => self.status = false,
             23 => {
-                // Another host, or another version of the plugin, goes on from the ConfigMap.
+                // Another host, or another plugin version, continues from the ConfigMap.
                 let stored = self.record.as_ref().map(stored);
                 prop_assert_eq!(&self.record, &stored);
                 self.record = stored;
@@ -414,7 +416,7 @@ impl World {
     }
 }
 
-/// This number of schedules, and 100,000 in a full run, which sets 10,000 cases for all properties.
+/// This number of schedules; 100,000 in a full run, which sets 10,000 cases for all properties.
 pub(super) fn cases(short: u32) -> u32 {
     let stated = ProptestConfig::default().cases;
     if stated > 256 {
@@ -427,7 +429,7 @@ pub(super) fn cases(short: u32) -> u32 {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases(5000)))]
 
-    /// No change costs the quorum, no identity is used twice, and each schedule ends with all members in their places.
+    /// No change costs the quorum, no identity is used twice, and in the end all members are in their places.
     #[test]
     fn members_that_lose_their_data_are_replaced_in_any_schedule(
         size in 1_i32..8,

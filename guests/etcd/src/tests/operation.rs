@@ -1,4 +1,4 @@
-//! The life of a cluster: edits, upgrades, late founders, pauses, adoptions and lost records.
+//! A cluster's life: edits, upgrades, late founders, pauses, adoptions and lost records.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn status(outcome: &Outcome) -> Value {
     outcome.report().status.clone().unwrap()
 }
 
-/// The problem of a parent without children.
+/// The problem with a parent without children.
 fn problem(parent: &EtcdCluster) -> Option<String> {
     Plugin::reconcile(&TestRequest::new(parent).build(), &host())
         .err()
@@ -25,7 +25,7 @@ fn members(ready: &[bool], revisions: &[&str]) -> FakeHost {
     (0..)
         .zip(ready.iter().zip(revisions))
         .fold(host(), |host, (ordinal, (ready, revision))| {
-            host.object(&of_revision(ordinal, *ready, IMAGE, revision))
+            host.object(&pod_of_revision(ordinal, *ready, IMAGE, revision))
         })
 }
 
@@ -52,7 +52,7 @@ fn an_edit_takes_no_member_while_another_one_is_down() {
 
     let begun = answer(observing(&other, &old), &members(&[true; 3], &["r1"; 3]));
     assert_eq!(partition(&begun), 2);
-    // The controller has not seen the new template yet, so the revision of the Pods is not known.
+    // The controller has not seen the new template yet, so the Pods' revision is unknown.
     let mut rolling = settled(&begun, 3);
     let set = rolling
         .iter_mut()
@@ -79,7 +79,7 @@ fn an_edit_takes_no_member_while_another_one_is_down() {
     ] {
         let step = answer(observing(&other, &rolling), &members(&ready, &revisions));
         assert_eq!(partition(&step), expected, "{revisions:?}");
-        // A normal roll-out is no problem.
+        // A normal rollout is no problem.
         assert_eq!(
             reason(&step, "Progressing"),
             "RollingUpdate",
@@ -149,7 +149,7 @@ fn a_first_version_that_was_too_high_can_be_taken_back() {
     let corrected = parent(json!({ "size": 1, "image": "etcd:v3.6.14" }));
     let pending = host().object(&pod(0, false, "etcd:v3.9.9"));
     let after = answer(observing(&corrected, &settled(&second, 1)), &pending);
-    // It has never run, so the StatefulSet is made again.
+    // It has never run, so the StatefulSet is recreated.
     assert!(after.child("members").is_none());
 }
 
@@ -193,8 +193,8 @@ fn compaction_by_revision_keeps_a_number_of_revisions() {
 
 #[test]
 fn the_quota_is_that_of_the_smallest_volume() {
-    // A claim of a larger cluster of earlier.
-    let of_no_member = json!({
+    // A claim from a larger, earlier cluster.
+    let without_member = json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim",
         "metadata": { "name": "data-demo-4", "namespace": "default" },
         "spec": { "resources": { "requests": { "storage": "1000" } } },
@@ -211,7 +211,7 @@ fn the_quota_is_that_of_the_smallest_volume() {
             claim.1["status"] = json!({ "capacity": { "storage": capacity } });
         }
         let ready = members(&[true; 3], &["r1"; 3]);
-        let request = observing(&parent, &children).retained("claim-4", &of_no_member);
+        let request = observing(&parent, &children).retained("claim-4", &without_member);
         let after = answer(request, &ready);
         let warnings = status(&after)["warnings"].to_string();
         assert!(!warnings.contains("StorageNotExpandable"), "{warnings}");
@@ -249,13 +249,13 @@ fn a_default_quota_on_a_small_volume_is_warned_of_without_an_event() {
         assert_eq!(outcome.report().events, [], "{codes:?}");
         !codes.is_empty()
     };
-    let of_size = |size: &str| json!({ "size": 3, "image": IMAGE, "storage": { "size": size } });
-    assert!(warned(of_size("1Gi")));
-    assert!(!warned(of_size("4Gi")));
-    let mut stated = of_size("1Gi");
+    let with_size = |size: &str| json!({ "size": 3, "image": IMAGE, "storage": { "size": size } });
+    assert!(warned(with_size("1Gi")));
+    assert!(!warned(with_size("4Gi")));
+    let mut stated = with_size("1Gi");
     stated["quotaBackendBytes"] = json!(512 << 20);
     assert!(!warned(stated));
-    let mut flag = of_size("1Gi");
+    let mut flag = with_size("1Gi");
     flag["options"] = json!({ "quota-backend-bytes": "1000" });
     assert!(!warned(flag));
 }
@@ -361,7 +361,7 @@ fn a_version_that_contradicts_the_image_is_invalid() {
     let contradiction = parent(json!({ "image": "etcd:v3.5.1", "version": "3.6.0" }));
     assert_eq!(
         problem(&contradiction).unwrap(),
-        "spec.version: 3.6.0 is not the version in the tag of spec.image, 3.5.1: leave version out, or correct one of them"
+        "spec.version: 3.6.0 is not the version in the tag of spec.image, 3.5.1: remove version, or correct one of them"
     );
 }
 
@@ -401,7 +401,7 @@ fn a_stateful_set_goes_before_the_formation_only_if_the_claims_stay() {
     };
     assert_eq!(policy(&second), "Retain");
     let other = deleting("cnych/etcd:v3.4.14");
-    // One of an earlier version of this plugin.
+    // A record from an earlier plugin version.
     let mut children = settled(&second, 3);
     let set = children
         .iter_mut()

@@ -1,4 +1,4 @@
-//! Properties of every parent that the definition admits.
+//! Properties that hold for every parent the CRD admits.
 
 use innkeeper_guest_testing::{self as testing, TEXTS, Values};
 use innkeeper_sdk::{
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{host, manifest, pod, schema};
 use crate::Plugin;
 
-/// A parent as the API server stores it. Each field of the spec that it would reject is left out.
+/// A parent as the API server stores it, without spec fields that it would reject.
 fn admitted() -> impl Strategy<Value = Value> {
     let crd = &manifest().crds[0];
     let root = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
@@ -36,7 +36,7 @@ fn admitted() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A request with the settings that let the plugin accept most parents.
+/// A request with settings under which the plugin accepts most parents.
 fn request(parent: &Value) -> TestRequest {
     TestRequest::new(parent).config(&json!({ "tenants": { "references": "namespace" } }))
 }
@@ -53,7 +53,7 @@ fn cluster(parent: &Value) -> FakeHost {
     host().objects(pods).objects(secrets)
 }
 
-/// A child as the API server stores it: with its defaults and metadata.
+/// A child as the API server stores it, with defaults and metadata.
 fn stored(child: &Child) -> Value {
     let probe = json!({ "successThreshold": 1 });
     let container = json!({
@@ -87,7 +87,7 @@ fn stored(child: &Child) -> Value {
     object
 }
 
-/// The next pass after an answer, with the report as the stored status.
+/// The next request after an answer, with the answer's report as stored status.
 fn next(parent: &Value, answer: &Outcome) -> TestRequest {
     let mut status = answer.report().status.clone().unwrap_or_default();
     let conditions = answer.report().conditions.iter().map(|reported| {
@@ -114,7 +114,7 @@ fn pass(parent: &Value, request: TestRequest) -> Result<Outcome, Fault> {
     Plugin::reconcile(&request.build(), &cluster(parent))
 }
 
-/// The answer of the cluster's last pass: after the bootstrap, none is different.
+/// The answer once passes no longer change anything after the bootstrap.
 fn settled(parent: &Value) -> Option<Outcome> {
     let first = pass(parent, request(parent)).ok()?;
     Some((0..4).fold(first, |answer, _| {
@@ -158,7 +158,7 @@ proptest! {
         }
     }
 
-    /// The pass after an edit that is taken back before it has any effect on Pods.
+    /// The pass after an edit that is reverted before it affects any Pod.
     #[test]
     fn a_reverted_edit_restores_the_children(parent in admitted(), other in admitted()) {
         let is_formed = |answer: &Outcome| answer.report().status.as_ref().unwrap()["clusterFormed"] == true;

@@ -1,8 +1,8 @@
-//! Members that lost their data: Jobs that take their places in etcd, one step after the other.
+//! Members that lost their data: Jobs replace them in etcd, step by step.
 
 use super::*;
 
-/// A Pod that waits for data or an admission since the begin of time.
+/// A Pod that has waited for data or an admission from the start.
 fn waiting(ordinal: i32, uid: &str) -> Value {
     let mut pod = pod(ordinal, false, IMAGE);
     pod["metadata"]["uid"] = json!(uid);
@@ -13,7 +13,7 @@ fn waiting(ordinal: i32, uid: &str) -> Value {
     pod
 }
 
-/// The host with these members ready, and others that wait.
+/// A host with these members ready and others waiting.
 fn cluster(ready: &[i32], empty: &[(i32, &str)]) -> FakeHost {
     let ready = ready.iter().map(|ordinal| pod(*ordinal, true, IMAGE));
     let empty = empty.iter().map(|(ordinal, uid)| waiting(*ordinal, uid));
@@ -29,7 +29,7 @@ fn annotation(outcome: &Outcome, key: &str) -> Value {
     outcome.child("state").unwrap().object["metadata"]["annotations"][key].clone()
 }
 
-/// The Jobs of an answer: key, name, and `held` or `made`.
+/// An answer's Jobs: key, name, and `held` or `made`.
 fn jobs(outcome: &Outcome) -> Vec<String> {
     let jobs = outcome
         .children()
@@ -46,7 +46,7 @@ fn jobs(outcome: &Outcome) -> Vec<String> {
     jobs.map(line).collect()
 }
 
-/// The children of an answer in the cluster, with the Jobs that were there before.
+/// An answer's children in the cluster, with the Jobs that existed before.
 fn after(outcome: &Outcome, before: &[(String, Value)]) -> Vec<(String, Value)> {
     let mut children = settled(outcome, 3);
     for (key, object) in &mut children {
@@ -449,7 +449,7 @@ fn a_volatile_medium_needs_members_to_spare() {
         (
             json!({ "storage": { "medium": "Memory" }, "resources": { "limits": { "memory": "1Gi" } } }),
             Some(
-                "spec.resources.limits.memory: the data are part of it with storage.medium Memory, so it must be at least \
+                "spec.resources.limits.memory: it includes the data with storage.medium Memory, so it must be at least \
                  128Mi larger than storage.size, 1Gi",
             ),
         ),

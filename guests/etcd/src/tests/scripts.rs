@@ -1,4 +1,4 @@
-//! The scripts of Jobs, under the shells of this machine, with a function in place of etcdctl.
+//! Runs the Jobs' scripts in this machine's shells, with a function instead of etcdctl.
 
 use std::{
     fs,
@@ -10,7 +10,7 @@ use super::{
     inspection::inspection, replacement::addition, replacement::removal, replacement::survey, *,
 };
 
-/// etcdctl: members on `DOWN` endpoints do not answer, `LIST` is the list of members, and changes are printed.
+/// etcdctl: members on `DOWN` endpoints do not answer, `LIST` is the member list, and changes are printed.
 const ETCDCTL: &str = r#"etcdctl() {
   case "$*" in
     --endpoints="$DOWN"\ *) return 1 ;;
@@ -26,7 +26,7 @@ const ETCDCTL: &str = r#"etcdctl() {
 
 const FIRST: &str = "http://demo-0.demo.default.svc:2379";
 
-/// The list of members that etcdctl prints.
+/// The member list that etcdctl prints.
 fn list(members: &[(&str, &str)]) -> String {
     let line = |(id, name): &(&str, &str)| {
         let status = if *id == "f1" { "unstarted" } else { "started" };
@@ -38,7 +38,7 @@ fn list(members: &[(&str, &str)]) -> String {
     members.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Runs the script of a Job with more variables: its exit code, output and termination message.
+/// Runs a Job's script with additional variables; returns exit code, output and termination message.
 fn run(shell: &[&str], job: &Child, variables: &[(&str, &str)]) -> (Option<i32>, String, String) {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -53,8 +53,7 @@ fn run(shell: &[&str], job: &Child, variables: &[(&str, &str)]) -> (Option<i32>,
         .as_str()
         .unwrap()
         .replace("/dev/termination-log", message.to_str().unwrap());
-    let environment = container["env"].as_array().unwrap().iter();
-    let environment = environment.map(|variable| {
+    let environment = container["env"].as_array().unwrap().iter().map(|variable| {
         (
             variable["name"].as_str().unwrap(),
             variable["value"].as_str().unwrap(),
@@ -84,7 +83,7 @@ fn run(shell: &[&str], job: &Child, variables: &[(&str, &str)]) -> (Option<i32>,
     )
 }
 
-/// Runs the script under each shell: sh, and the one of the tools image if this machine has it.
+/// Runs the script in each shell: sh, and the tools image's if this machine has it.
 fn check(job: &Child, variables: &[(&str, &str)], expected: (i32, &str, &str)) {
     let busybox = Command::new("busybox").arg("true").status();
     let has_busybox = busybox.is_ok_and(|status| status.success());
@@ -115,7 +114,7 @@ fn a_survey_lists_the_members_of_this_cluster() {
         (0, "", members),
     );
     let foreign = list(&[("a1", "demo-0"), ("d4", "other-0")]);
-    let problem = "etcd has a member that is none of this cluster: d4 with https://other-0.demo.default.svc:2380; remove it \
+    let problem = "etcd has a member from outside this cluster: d4 with https://other-0.demo.default.svc:2380; remove it \
                    with etcdctl member remove";
     check(&job, &[("LIST", &foreign)], (1, "", problem));
     let nobody = [("ENDPOINTS", FIRST), ("DOWN", FIRST)];
@@ -128,7 +127,7 @@ fn a_removal_is_of_one_identity_that_does_not_answer() {
     let call = format!("--endpoints={FIRST} member remove c3");
     check(&job, &[("LIST", &list(&ALL))], (0, &call, ""));
     check(&job, &[("LIST", &list(&ALL[..2]))], (0, "", ""));
-    // The place has a new identity already.
+    // The member has a new identity already.
     let renewed = list(&[ALL[0], ALL[1], ("f1", "demo-2")]);
     check(&job, &[("LIST", &renewed)], (0, "", ""));
     let alive = [("LIST", &*list(&ALL)), ("ANSWERS", "yes")];
@@ -167,7 +166,7 @@ fn an_inspection_asks_one_member_for_all_alarms() {
     check(&job, &nobody, (1, "", "no member answers"));
 }
 
-/// etcd 3.4 asks for a user for keys, and 3.6 for alarms as well.
+/// etcd 3.4 requires a user for keys, and 3.6 for alarms too.
 #[test]
 fn authentication_is_told() {
     let message = "authentication is on: give Jobs a client certificate of the user root, by tls.client, or run etcdctl auth \

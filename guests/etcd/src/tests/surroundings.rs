@@ -1,8 +1,8 @@
-//! Placement of the Pods, options of the Services, and the network policy.
+//! Pod placement, Service options and the network policy.
 
 use super::*;
 
-/// An answer with the template of the members, with these limits.
+/// An answer with the members' template, with these limits.
 fn answered(spec: &Value, tenants: &Value) -> Result<Outcome, String> {
     configured(spec, &json!({ "tenants": tenants }))
 }
@@ -42,7 +42,7 @@ fn pods_have_the_metadata_and_the_placement_of_the_user() {
     let outcome = answered(&spec, &tenants).unwrap();
     let pod = object(&outcome, "members")["spec"]["template"].clone();
     assert_eq!(pod["metadata"]["labels"]["team"], "a");
-    // The selector of the members depends on it.
+    // The members' selector depends on it.
     assert_eq!(pod["metadata"]["labels"]["app.kubernetes.io/name"], "etcd");
     assert_eq!(pod["metadata"]["annotations"]["team/x"], "y");
     assert_eq!(pod["spec"]["nodeSelector"], json!({ "disk": "ssd" }));
@@ -135,7 +135,7 @@ fn a_monitor_selects_the_service_with_all_members() {
     let spec = |monitor: Value| json!({ "size": 1, "image": IMAGE, "monitoring": { "serviceMonitor": monitor } });
     let config = json!({ "monitoring": { "labels": { "release": "prometheus", "app.kubernetes.io/name": "x" } } });
     let outcome = configured(&spec(json!({})), &config).unwrap();
-    // The members do not wait for a kind that the cluster may not have.
+    // The members do not wait for a kind that the cluster may lack.
     let members = outcome.child("members").unwrap();
     assert!(!members.after.contains(&"monitor".to_owned()));
     let monitor = object(&outcome, "monitor");
@@ -147,7 +147,7 @@ fn a_monitor_selects_the_service_with_all_members() {
     let endpoint = monitor["spec"]["endpoints"][0].clone();
     assert_eq!(endpoint, json!({ "port": "metrics", "interval": "30s" }));
     let service = object(&outcome, "headless");
-    // The label by which the alerts select metrics; Prometheus replaces other characters in its name.
+    // The label with which alerts select metrics; Prometheus replaces other characters in its name.
     assert_eq!(
         monitor["spec"]["targetLabels"],
         json!(["etcd.ydzs.io/cluster"])

@@ -1,4 +1,4 @@
-//! Certificates of members, clients and Jobs.
+//! Certificates for members, clients and Jobs.
 
 use expect_test::expect;
 
@@ -18,7 +18,7 @@ fn with_tls(tls: &Value) -> EtcdCluster {
     }))
 }
 
-/// The answer of a formed cluster whose Secrets exist.
+/// A formed cluster's answer with existing Secrets.
 fn secured(tls: &Value) -> Outcome {
     let parent = with_tls(tls);
     let host = || {
@@ -36,7 +36,7 @@ fn secured(tls: &Value) -> Outcome {
     answer(observing(&parent, &settled(&third, 3)), &ready)
 }
 
-/// The mounts of a container as `path: Secret, keys`.
+/// A container's mounts as `path: Secret, keys`.
 fn mounts(pod: &Value, container: &Value) -> Vec<String> {
     let volumes = pod["volumes"].as_array().unwrap();
     let mount = |mount: &Value| {
@@ -169,7 +169,7 @@ fn certificates_exist_and_are_open_to_the_parent() {
     assert!(refused(&both).is_ok());
     let foreign = host()
         .object(&secret("peers"))
-        .object(&of_another(secret("server")));
+        .object(&owned_by_another(secret("server")));
     let problem = refused(&foreign).unwrap_err();
     assert!(
         problem.starts_with("spec.tls: Secret server belongs to another parent"),
@@ -191,7 +191,7 @@ fn a_secret_that_is_gone_stops_no_running_cluster() {
     }
 }
 
-// A Pod takes up a Secret when it appears, before a pass can refuse that of another parent.
+// A Pod picks up a Secret when it appears, before a pass can reject another parent's.
 #[test]
 fn no_job_begins_without_the_certificate_of_clients() {
     let tls = json!({ "client": {
@@ -235,17 +235,17 @@ fn no_job_begins_without_the_certificate_of_clients() {
     .assert_eq(&described(&without));
     let warnings = &without.report().status.as_ref().unwrap()["warnings"];
     assert_eq!(warnings[0]["code"], "SecretNotFound");
-    // That of another parent is refused.
+    // Another parent's Secret is rejected.
     let host = host()
         .objects(["server", "clients"].map(|name| pair(name, "1")))
-        .object(&of_another(pair("operator", "1")));
+        .object(&owned_by_another(pair("operator", "1")));
     let request = observing(&parent, &children).build();
     let fault = Plugin::reconcile(&request, &host).unwrap_err();
     let expected = "spec.tls: Secret operator belongs to another parent";
     assert!(fault.message.starts_with(expected), "{}", fault.message);
 }
 
-/// A Secret as the plugin sees it with a grant of hashes.
+/// A Secret as the plugin sees it with a hash grant.
 fn hashed(name: &str, keys: &[(&str, &str)]) -> Value {
     let mut secret = secret(name);
     let data = keys
@@ -267,7 +267,7 @@ fn authority(name: &str, hash: &str) -> Value {
     hashed(name, &[("ca.crt", hash)])
 }
 
-/// The hash of the authorities on the Pods in the answer of a parent.
+/// The authorities' hash on the Pods in a parent's answer.
 fn authorities(parent: &EtcdCluster, children: &[(String, Value)], secrets: &[Value]) -> Value {
     let host = host().objects(secrets);
     let outcome = answer(observing(parent, children), &host);
@@ -300,7 +300,7 @@ fn a_changed_authority_restarts_the_members_on_demand() {
     let hash = |secrets: &[Value]| authorities(&parent, &begun, secrets);
     let now = hash(&secrets("1", "a", "a"));
     assert!(now.is_string());
-    // etcd reads renewed certificates by itself.
+    // etcd reloads renewed certificates.
     assert_eq!(hash(&secrets("2", "a", "a")), now);
     assert_ne!(hash(&secrets("1", "b", "a")), now);
     assert_ne!(hash(&secrets("1", "a", "b")), now);
@@ -328,7 +328,7 @@ fn a_plugin_that_may_not_see_keys_says_so_when_it_needs_them() {
     assert!(problem("Reload").is_ok());
     assert_eq!(
         problem("Restart").unwrap_err(),
-        "spec.tls.onChange: the plugin may not see the keys of Secret peers: grant it reads of Secrets with access hash, or \
+        "spec.tls.onChange: the plugin cannot see the keys in Secret peers: grant it reads of Secrets with access hash, or \
          set onChange to Reload"
     );
 }
@@ -439,7 +439,7 @@ fn certificates_have_the_names_of_members_and_clients() {
     assert_eq!(server["spec"]["dnsNames"], peer["spec"]["dnsNames"]);
     assert_eq!(server["spec"]["usages"], peer["spec"]["usages"]);
     assert_eq!(server["metadata"]["name"], "demo-server-tls");
-    // The members wait for no kind that the cluster may not have.
+    // The members do not wait for a kind that the cluster may lack.
     let members = outcome.child("members").unwrap();
     assert!(!members.after.iter().any(|key| key.starts_with("cert-")));
     assert!(secured(&issued(None)).child("cert-client").is_none());
@@ -456,7 +456,7 @@ fn a_cluster_begins_when_cert_manager_has_written_the_secrets() {
             .iter()
             .find(|condition| condition.type_ == "Ready")
             .unwrap();
-        // Each normal start is such a wait.
+        // Every normal start waits like this.
         assert_eq!(report.status.as_ref().unwrap()["warnings"], json!([]));
         let line = format!("{}: {}", ready.reason, ready.message);
         (
@@ -487,10 +487,10 @@ fn a_cluster_begins_when_cert_manager_has_written_the_secrets() {
     );
     let (is_begun, _, _) = first(&host().objects(&others).object(&pair(ISSUED[0], "1")));
     assert!(is_begun);
-    // The Secret of another parent stays unused.
+    // Another parent's Secret stays unused.
     let foreign = host()
         .objects(ISSUED[1..].iter().map(|name| secret(name)))
-        .object(&of_another(secret(ISSUED[0])));
+        .object(&owned_by_another(secret(ISSUED[0])));
     let request = TestRequest::new(&parent).build();
     let fault = Plugin::reconcile(&request, &foreign).unwrap_err();
     assert!(
@@ -500,7 +500,7 @@ fn a_cluster_begins_when_cert_manager_has_written_the_secrets() {
     );
 }
 
-/// The Certificate of the servers as `apply, after`, and the line of a condition, in an answer that observes these children.
+/// The servers' Certificate as `apply, after`, and a condition's line, in an answer that observes these children.
 fn vouched(
     parent: &EtcdCluster,
     observed: &[(String, Value)],
@@ -522,7 +522,7 @@ fn vouched(
     )
 }
 
-// The observed children are those of the parent: a Service of another owner with the same name is none of them.
+// The observed children belong to the parent: another owner's Service with the same name is not among them.
 #[test]
 fn a_certificate_never_has_the_name_of_the_service_of_another_owner() {
     let parent = with_tls(&issued(Some("clients")));
@@ -553,7 +553,7 @@ fn a_certificate_never_has_the_name_of_the_service_of_another_owner() {
         ),
         (without(&certificates), "Always", issuing.clone()),
         (first.clone(), "Always", issuing),
-        // One that exists is neither changed nor deleted.
+        // An existing one is neither changed nor deleted.
         (without(&["client"]), "Hold", waiting("demo-client")),
         (without(&["headless"]), "Hold", waiting("demo")),
         (deleted, "Hold", waiting("demo-client")),
@@ -581,7 +581,7 @@ fn a_running_cluster_warns_of_a_service_that_another_owner_has_taken() {
     assert_eq!(warnings(&children), json!([]));
     children.retain(|(key, _)| key != "client");
     let message = "Service demo-client is missing or belongs to another owner: certificates stay as they are, and \
-                   status.endpoints leaves it out, see the \
+                   status.endpoints omits it, see the \
                    condition Synced";
     assert_eq!(
         warnings(&children),
@@ -589,7 +589,7 @@ fn a_running_cluster_warns_of_a_service_that_another_owner_has_taken() {
     );
 }
 
-// A load balancer may never get an address, and the members need their certificates.
+// A load balancer may never get an address, but the members need their certificates.
 #[test]
 fn certificates_wait_for_the_owner_of_a_service_and_not_for_its_address() {
     let outcome = answer(TestRequest::new(&with_tls(&issued(None))), &host());

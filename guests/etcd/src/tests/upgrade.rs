@@ -1,11 +1,11 @@
-//! The step before an upgrade to etcd 3.7.
+//! Snapshots before an upgrade to etcd 3.7.
 
 use super::*;
 
 const OLD: &str = "registry:5000/etcd:v3.6.14";
 const NEW: &str = "registry:5000/etcd:v3.7.1";
 
-fn of(image: &str) -> EtcdCluster {
+fn with_image(image: &str) -> EtcdCluster {
     parent(json!({ "size": 3, "image": image, "options": { "snapshot-catchup-entries": "100" } }))
 }
 
@@ -15,7 +15,7 @@ fn pods(ready: [bool; 3]) -> FakeHost {
     })
 }
 
-/// The image of the stated template, and the reason of `Progressing`.
+/// The image in the template, and the `Progressing` reason.
 fn stated(outcome: &Outcome) -> (String, String) {
     let template = &outcome.child("members").unwrap().object["spec"]["template"];
     let container = &template["spec"]["containers"][0];
@@ -40,10 +40,13 @@ fn check(outcome: &Outcome, image: &str, progressing: &str) {
     assert_eq!(stated(outcome), (image.to_owned(), progressing.to_owned()));
 }
 
-/// The passes from an edit of the image to the template that writes snapshots.
+/// The passes from a changed image to the template that writes snapshots.
 fn edited() -> Vec<(String, Value)> {
-    let (outcome, _) = formed(&of(OLD));
-    let edited = answer(observing(&of(NEW), &settled(&outcome, 3)), &pods([true; 3]));
+    let (outcome, _) = formed(&with_image(OLD));
+    let edited = answer(
+        observing(&with_image(NEW), &settled(&outcome, 3)),
+        &pods([true; 3]),
+    );
     check(&edited, OLD, "PreparingUpgrade");
     let status = edited.report().status.as_ref().unwrap();
     assert_eq!(status["targetVersion"], "3.7.1");
@@ -54,18 +57,21 @@ fn edited() -> Vec<(String, Value)> {
 fn each_member_writes_a_snapshot_before_an_upgrade_to_3_7() {
     let prepared = edited();
     let late = pods([true, true, false]).now(1_000_000);
-    let step = answer(observing(&of(NEW), &prepared), &late);
+    let step = answer(observing(&with_image(NEW), &prepared), &late);
     assert_eq!(stated(&step).0, OLD);
-    let begun = answer(observing(&of(NEW), &prepared), &pods([true; 3]));
+    let begun = answer(observing(&with_image(NEW), &prepared), &pods([true; 3]));
     check(&begun, NEW, "RollingUpdate");
     let status = begun.report().status.as_ref().unwrap();
     assert_eq!(status["currentVersion"], "3.6.14");
     assert_eq!(status["targetVersion"], "3.7.1");
-    // The template of 3.7 stays, also with a member down, and so does that of another patch.
+    // The 3.7 template stays, even with a member down, and so does another patch's.
     let begun = settled(&begun, 3);
-    let down = answer(observing(&of(NEW), &begun), &pods([true, true, false]));
+    let down = answer(
+        observing(&with_image(NEW), &begun),
+        &pods([true, true, false]),
+    );
     assert_eq!(stated(&down).0, NEW);
-    let mut patch = of(NEW);
+    let mut patch = with_image(NEW);
     patch.spec.image = Some(NEW.replace(".1", ".2"));
     let patched = answer(observing(&patch, &begun), &pods([true; 3]));
     assert!(
@@ -77,7 +83,7 @@ fn each_member_writes_a_snapshot_before_an_upgrade_to_3_7() {
 #[test]
 fn a_change_of_another_field_in_the_middle_goes_with_the_snapshots() {
     let prepared = edited();
-    let mut other = of(NEW);
+    let mut other = with_image(NEW);
     other.spec.snapshot_count = Some(5000);
     let step = answer(observing(&other, &prepared), &pods([true; 3]));
     check(&step, NEW, "RollingUpdate");
@@ -91,10 +97,10 @@ fn a_change_of_another_field_in_the_middle_goes_with_the_snapshots() {
 
 #[test]
 fn a_lost_record_keeps_the_step_before_the_upgrade() {
-    let (outcome, _) = formed(&of(OLD));
+    let (outcome, _) = formed(&with_image(OLD));
     let mut children = settled(&outcome, 3);
     children.retain(|(key, _)| key != "state");
-    let step = answer(observing(&of(NEW), &children), &pods([true; 3]));
+    let step = answer(observing(&with_image(NEW), &children), &pods([true; 3]));
     assert_eq!(stated(&step).0, OLD);
 }
 
@@ -102,14 +108,14 @@ fn a_lost_record_keeps_the_step_before_the_upgrade() {
 fn an_upgrade_without_members_that_could_write_snapshots_is_invalid() {
     let mut children = edited();
     children.retain(|(key, _)| key != "members");
-    let request = observing(&of(NEW), &children).build();
+    let request = observing(&with_image(NEW), &children).build();
     let fault = Plugin::reconcile(&request, &host()).unwrap_err();
     assert_eq!(
         fault.message,
         "spec.image: before an upgrade to 3.7.1, each member writes a snapshot with version 3.6.14, but the StatefulSet is \
          gone: go back to 3.6.14 until the cluster is Ready"
     );
-    // With the image of 3.6, it is created again.
-    let back = answer(observing(&of(OLD), &children), &host());
+    // With the 3.6 image, it is recreated.
+    let back = answer(observing(&with_image(OLD), &children), &host());
     assert!(back.child("members").is_some());
 }

@@ -1,4 +1,4 @@
-//! Versions in tags of images, their order, and the upgrades that are allowed.
+//! Versions in image tags, their order, and allowed upgrades.
 
 use super::*;
 use crate::{
@@ -25,7 +25,7 @@ fn a_tag_names_a_version_and_perhaps_a_build_of_it() {
         ("etcd:3.6.14-r3", Some("3.6.14")),
         ("rancher/etcd:v3.5.9-k3s1", Some("3.5.9")),
         ("etcd:v3.5.21.1", Some("3.5.21")),
-        // Releases before a version.
+        // Pre-releases.
         ("etcd:v3.6.0-rc.0", Some("3.6.0-rc.0")),
         ("etcd:v3.6.0-rc1", Some("3.6.0-rc.1")),
         ("etcd:3.6.0rc1", Some("3.6.0-rc.1")),
@@ -41,11 +41,11 @@ fn a_tag_names_a_version_and_perhaps_a_build_of_it() {
         ("etcd:99999999999.0.0", None),
         ("etcd@sha256:0", None),
     ] {
-        let parsed = Version::of_image(image).map(|version| version.to_string());
+        let parsed = Version::from_image(image).map(|version| version.to_string());
         assert_eq!(parsed.as_deref(), expected, "{image}");
         // The record and the status keep the text.
         let again = parsed.as_deref().and_then(Version::parse);
-        assert_eq!(again, Version::of_image(image), "{image}");
+        assert_eq!(again, Version::from_image(image), "{image}");
     }
 }
 
@@ -87,7 +87,7 @@ fn versions_go_one_minor_at_a_time_and_never_back() {
         ("3.4.0", "3.6.0", Some(step())),
         ("3.4.0", "4.0.0", Some(step())),
         ("3.4.13", "3.6.0-rc.0", Some(step())),
-        // Upstream supports an upgrade to the next minor version from these patches on only.
+        // Upstream supports upgrades to the next minor version only from these patches on.
         ("3.5.25", "3.6.14", Some(least("3.5.26"))),
         ("3.5.25", "3.6.0-rc.0", Some(least("3.5.26"))),
         ("3.5.26-rc.0", "3.6.14", Some(least("3.5.26"))),
