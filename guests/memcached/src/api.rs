@@ -83,7 +83,7 @@ pub(crate) struct MemcachedSpec {
     #[schemars(length(min = 1, max = 512))]
     #[x_kube(validation = image::is_reference())]
     pub(crate) image: Option<String>,
-    /// When the kubelet pulls the image; the Kubernetes default when absent.
+    /// Image pull policy; the Kubernetes default when absent.
     pub(crate) image_pull_policy: Option<ImagePullPolicy>,
     /// Secrets with registry credentials for the image.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

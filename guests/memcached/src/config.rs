@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Config {
     /// Images for parents without `spec.image`.
     pub(crate) images: Images,
-    /// Whether Pods set user and group; false lets the cluster assign them, as on OpenShift.
+    /// Sets user and group on Pods; false lets the cluster assign them, as on OpenShift.
     pub(crate) assign_user: bool,
     /// Restrictions on parents.
     pub(crate) tenants: Tenants,

@@ -88,8 +88,11 @@ impl Member {
         {
             return Some(format!("{}: {}", scheduled.reason, scheduled.message));
         }
-        let mut containers = self.status.container_statuses.iter();
-        let container = containers.find(|container| !container.ready)?;
+        let container = self
+            .status
+            .container_statuses
+            .iter()
+            .find(|container| !container.ready)?;
         // Between crashes the kubelet also reports the container as running.
         if container.restart_count > 0 {
             return Some("CrashLoopBackOff".to_owned());
