@@ -1,4 +1,4 @@
-//! One cargo call for all guests, and a component from each of their modules.
+//! Runs one cargo command for all guests, and writes a component for each module.
 
 use std::collections::BTreeMap;
 use std::error::Error as StdError;
@@ -17,14 +17,12 @@ use crate::{TARGET, component};
 #[cfg(test)]
 mod tests;
 
-/// The profile of plugins: small and fast. With optimisation level 3 a whole pass is faster than with
-/// level "s".
+/// The plugin profile: small and fast. With optimization level 3 a whole pass is faster than with level "s".
 ///
-/// All its settings are passed to cargo, so that a workspace without a profile of this name gets the
-/// same build.
+/// All settings are passed to cargo, so workspaces without a profile of this name get the same build.
 pub const PROFILE: &str = "guest";
 
-/// The settings of the profile.
+/// The profile's settings.
 const PROFILE_SETTINGS: [(&str, &str); 7] = [
     ("inherits", "\"release\""),
     ("opt-level", "3"),
@@ -35,10 +33,10 @@ const PROFILE_SETTINGS: [(&str, &str); 7] = [
     ("debug", "false"),
 ];
 
-/// The profile of plugins in development: a change of one crate is compiled in seconds.
+/// The development profile for plugins: recompiles a changed crate in seconds.
 pub const DEV_PROFILE: &str = "guest-dev";
 
-/// The settings of the profile in development. Without optimisation, a component has several times the code, and the host
+/// The development profile's settings. Without optimization, a component has several times the code, and the host
 /// takes longer to compile it than cargo saves.
 const DEV_PROFILE_SETTINGS: [(&str, &str); 8] = [
     ("inherits", "\"release\""),
@@ -51,21 +49,20 @@ const DEV_PROFILE_SETTINGS: [(&str, &str); 8] = [
     ("debug", "false"),
 ];
 
-/// The prefix of the guest packages in this workspace.
+/// The prefix of this workspace's guest packages.
 const PREFIX: &str = "innkeeper-guest-";
 
 /// A guest to build.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Guest {
-    /// The name of the package in its workspace.
+    /// The package name in the workspace.
     pub package: String,
-    /// The name of the component; its file is `<name>.wasm`.
+    /// The component name; its file is `<name>.wasm`.
     pub name: String,
 }
 
 impl Guest {
-    /// A guest whose component has the name of its package, without the prefix of this workspace's
-    /// guests.
+    /// A guest whose component is named like its package, without this workspace's guest prefix.
     pub fn of_package(package: &str) -> Self {
         let name = package.strip_prefix(PREFIX).unwrap_or(package);
         Self {
@@ -74,7 +71,7 @@ impl Guest {
         }
     }
 
-    /// Every guest of a workspace, each with the name of its package.
+    /// Every guest in a workspace, named like its package.
     pub fn all(environment: &Environment, workspace_root: &Path) -> Result<Vec<Self>, Error> {
         let packages = packages_of(environment, workspace_root)?;
         let mut guests: Vec<Self> = packages
@@ -86,7 +83,7 @@ impl Guest {
         Ok(guests)
     }
 
-    /// The guests of a workspace below `directory`, each with the name of its crate's directory.
+    /// A workspace's guests below `directory`, named like their crate directories.
     pub fn all_below(
         environment: &Environment,
         workspace_root: &Path,
@@ -115,37 +112,37 @@ impl Guest {
     }
 }
 
-/// The guests to build, and the directories of the build.
+/// What to build, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// The directory with the `Cargo.toml` of the workspace or the package.
+    /// The directory with the workspace's or the package's `Cargo.toml`.
     pub workspace_root: PathBuf,
-    /// The guests. One cargo call builds all of them, so that they share their dependencies.
+    /// The guests. One cargo command builds them all, so they share their dependencies.
     pub guests: Vec<Guest>,
-    /// The target directory of cargo. Not that of native builds, because the compiler may differ.
+    /// cargo's target directory. It must differ from that of native builds, because the compiler may differ.
     pub target_dir: PathBuf,
-    /// The directory of the components.
+    /// The output directory for components.
     pub out_dir: PathBuf,
-    /// The cargo profile: [`PROFILE`], [`DEV_PROFILE`], or one of the workspace.
+    /// The cargo profile: [`PROFILE`], [`DEV_PROFILE`], or one in the workspace.
     pub profile: String,
     /// Fail instead of changing `Cargo.lock`.
     pub locked: bool,
 }
 
-/// A component from a build.
+/// A built component.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Component {
-    /// The guest of the component.
+    /// The component's guest.
     pub guest: Guest,
-    /// The file of the component.
+    /// The component's file.
     pub path: PathBuf,
-    /// The size of the file in bytes.
+    /// The file size in bytes.
     pub size_bytes: usize,
-    /// This build wrote the file. It stays untouched if its bytes are the same.
+    /// True if this build wrote the file. It stays untouched if its bytes are the same.
     pub written: bool,
 }
 
-/// An error of a build.
+/// A build error.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The workspace cannot be read.
@@ -154,26 +151,26 @@ pub enum Error {
         directory.display()
     )]
     ReadWorkspace {
-        /// The directory of the workspace.
+        /// The workspace directory.
         directory: PathBuf,
-        /// The error of `cargo metadata`.
+        /// The error from `cargo metadata`.
         #[source]
         source: cargo_metadata::Error,
     },
-    /// A guest is not a package of the workspace.
+    /// A guest is no package in the workspace.
     #[error(
         "failed to find the package {package} in the workspace in {}; its guests are: {known}",
         directory.display()
     )]
     UnknownPackage {
-        /// The name of the package.
+        /// The package name.
         package: String,
-        /// The directory of the workspace.
+        /// The workspace directory.
         directory: PathBuf,
-        /// The guests of the workspace, with commas.
+        /// The workspace's guests, separated by commas.
         known: String,
     },
-    /// The library of a package has no crate type that makes a module.
+    /// A package's library has no crate type that makes a module.
     #[error(
         "{package} builds no wasm module: add crate-type = [\"cdylib\", \"rlib\"] to [lib] in {manifest}"
     )]
@@ -188,27 +185,27 @@ pub enum Error {
     StartCargo {
         /// The program.
         cargo: PathBuf,
-        /// The error of the operating system.
+        /// The error from the operating system.
         #[source]
         source: io::Error,
     },
-    /// The messages of cargo cannot be read.
+    /// cargo's messages cannot be read.
     #[error("failed to read the messages of cargo")]
     ReadMessages(#[source] io::Error),
     /// Cargo cannot compile the guests.
     #[error("cargo failed to build {packages} ({status}); its messages are above")]
     Compile {
-        /// The packages, with commas.
+        /// The packages, separated by commas.
         packages: String,
-        /// The exit status of cargo.
+        /// cargo's exit status.
         status: ExitStatus,
     },
     /// A module cannot be read.
     #[error("failed to read the module {}", path.display())]
     ReadModule {
-        /// The file of the module.
+        /// The module file.
         path: PathBuf,
-        /// The error of the operating system.
+        /// The error from the operating system.
         #[source]
         source: io::Error,
     },
@@ -217,18 +214,18 @@ pub enum Error {
     Encode {
         /// The package.
         package: String,
-        /// The file of the module.
+        /// The module file.
         path: PathBuf,
-        /// The error of the encoder.
+        /// The error from the encoder.
         #[source]
         source: Box<dyn StdError + Send + Sync>,
     },
     /// A component cannot be written.
     #[error("failed to write the component {}", path.display())]
     Write {
-        /// The file of the component.
+        /// The component file.
         path: PathBuf,
-        /// The error of the operating system.
+        /// The error from the operating system.
         #[source]
         source: io::Error,
     },
@@ -236,7 +233,7 @@ pub enum Error {
 
 /// Builds the guests and writes a component for each.
 ///
-/// The messages of cargo itself go to standard error at once.
+/// cargo's own messages go straight to standard error.
 pub fn build(
     environment: &Environment,
     toolchain: &Toolchain,
@@ -276,7 +273,7 @@ pub fn build(
         .collect()
 }
 
-/// The packages of the guests, in their order.
+/// The guests' packages, in the guests' order.
 fn find_packages(environment: &Environment, request: &Request) -> Result<Vec<Package>, Error> {
     let directory = &request.workspace_root;
     let packages = packages_of(environment, directory)?;
@@ -310,7 +307,7 @@ fn packages_of(environment: &Environment, directory: &Path) -> Result<Vec<Packag
         .no_deps()
         .exec()
         .map_err(|source| match source {
-            // A directory that is missing is the same error.
+            // A missing directory causes the same error.
             cargo_metadata::Error::Io(source) if directory.is_dir() => Error::StartCargo {
                 cargo: environment.cargo().to_owned(),
                 source,
@@ -337,7 +334,7 @@ fn no_module(package: &Package) -> Error {
     }
 }
 
-/// Runs cargo, and returns the module of each package that has one.
+/// Runs cargo and returns each package's module, if it has one.
 fn compile(
     environment: &Environment,
     toolchain: &Toolchain,
@@ -385,7 +382,7 @@ fn cargo(environment: &Environment, toolchain: &Toolchain, request: &Request) ->
     cargo
         .current_dir(&request.workspace_root)
         .stdin(Stdio::null())
-        // Flags for native code may be invalid for the target, and change the bytes of the module.
+        // Flags for native code may be invalid for the target and change the module's bytes.
         .env_remove("RUSTFLAGS")
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .env_remove("CARGO_BUILD_TARGET")
@@ -413,8 +410,8 @@ fn cargo(environment: &Environment, toolchain: &Toolchain, request: &Request) ->
     if let Toolchain::BuildStd { rustc, linker, .. } = toolchain {
         cargo
             .env("RUSTC", rustc)
-            // Cargo's feature to build the standard library is unstable. It is safe here because the
-            // source is that of the compiler itself.
+            // Cargo's feature for building the standard library is unstable. It is safe here because the source
+            // belongs to the same compiler.
             .env("RUSTC_BOOTSTRAP", "1")
             .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", linker)
             .arg("-Zbuild-std=std,panic_abort");
@@ -422,10 +419,10 @@ fn cargo(environment: &Environment, toolchain: &Toolchain, request: &Request) ->
     cargo
 }
 
-/// The compiler flags that keep the paths of this machine out of the component.
+/// The compiler flags that keep this machine's paths out of the component.
 ///
-/// Panic messages name source files. With the paths of the machine in them, the same source would give
-/// other bytes, and another digest, on another machine.
+/// Panic messages contain source file names. With the machine's paths in them, the same source would have other bytes
+/// and another digest on another machine.
 fn remap_config(environment: &Environment, toolchain: &Toolchain, request: &Request) -> OsString {
     let mut flags = Vec::new();
     let mut remap = |from: &Path, to: &str| {
@@ -438,7 +435,7 @@ fn remap_config(environment: &Environment, toolchain: &Toolchain, request: &Requ
     if let Toolchain::BuildStd { sysroot, .. } = toolchain {
         remap(&sysroot.join("lib/rustlib/src/rust"), "/rust");
     }
-    // A debug string of Rust is also a basic string of TOML, for every path that is valid UTF-8.
+    // Rust's debug strings are valid TOML basic strings for every UTF-8 path.
     format!("target.{TARGET}.rustflags={flags:?}").into()
 }
 

@@ -1,4 +1,4 @@
-//! The encoding of a core module as a component, and its file.
+//! Encodes a core module as a component and writes its file.
 
 use std::error::Error as StdError;
 use std::fs::{self, Permissions};
@@ -8,9 +8,9 @@ use std::path::Path;
 
 use wit_component::{ComponentEncoder, metadata};
 
-/// Wraps a core module, which carries its world in a custom section, into a component and validates it.
+/// Wraps a core module, which carries its WIT world in a custom section, into a component and validates it.
 pub(crate) fn encode(module: &[u8]) -> Result<Vec<u8>, Box<dyn StdError + Send + Sync>> {
-    // Without a world the encoder makes an empty component, and only the host that loads it would fail.
+    // Without a world, the encoder makes an empty component, and only the host that loads it would fail.
     let (_, bindgen) = metadata::decode(module)?;
     if bindgen.resolve.worlds[bindgen.world].exports.is_empty() {
         return Err("the module exports nothing: does the crate call the export macro?".into());
@@ -22,7 +22,7 @@ pub(crate) fn encode(module: &[u8]) -> Result<Vec<u8>, Box<dyn StdError + Send +
     Ok(component)
 }
 
-/// Writes `bytes` to `path` atomically. Returns false if the file has these bytes already.
+/// Writes `bytes` to `path` atomically. Returns false if the file already has these bytes.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<bool> {
     if fs::read(path).is_ok_and(|present| present == bytes) {
         return Ok(false);
@@ -31,7 +31,7 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<bool> {
     fs::create_dir_all(directory)?;
     let mut file = tempfile::Builder::new()
         .prefix(".component-")
-        // The permissions of an ordinary file instead of a temporary one; the umask still applies.
+        // Temporary files are private; a component gets ordinary permissions. The umask still applies.
         .permissions(Permissions::from_mode(0o666))
         .tempfile_in(directory)?;
     file.write_all(bytes)?;

@@ -4,7 +4,7 @@
 //! `wasm32-unknown-unknown`, a target without any WASI import, and the module is wrapped into a
 //! component. [`Toolchain::find`] chooses the compiler for the first step, [`build`] does both.
 //!
-//! Cargo decides if a guest must be compiled again, and a component is written only if its bytes
+//! cargo decides whether a guest must be recompiled, and a component is written only if the bytes
 //! have changed. This crate does not run or interpret components, and it prints nothing: it passes
 //! progress to the caller, line by line.
 

@@ -1,34 +1,33 @@
-//! The facts about the machine on which the choice of a toolchain depends.
+//! Facts about the machine on which the choice of a toolchain depends.
 //!
-//! All of them come through [`Environment`] and [`Machine`], so that a test can state a machine as
-//! data. The choice itself is in `toolchain`.
+//! All of them come through [`Environment`] and [`Machine`], so tests can describe a machine as data. The choice
+//! itself is in `toolchain`.
 
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The environment variables on which a build depends, as values.
+/// The environment variables that affect a build.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Environment {
-    /// `$CARGO`: the cargo to run. Default: that of `$PATH`.
+    /// `$CARGO`: the cargo to run. Default: the one in `$PATH`.
     pub cargo: Option<PathBuf>,
-    /// `$RUSTC`: the compiler of cargo. Default: that of `$PATH`.
+    /// `$RUSTC`: cargo's compiler. Default: the one in `$PATH`.
     pub rustc: Option<PathBuf>,
-    /// `$INNKEEPER_RUSTC`: a compiler that contains the source of its standard library, for guests
-    /// only.
+    /// `$INNKEEPER_RUSTC`: a compiler for guests only, with its standard library's source.
     pub innkeeper_rustc: Option<PathBuf>,
-    /// `$CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER`: the linker. Default: the first one found.
+    /// `$CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER`: the linker. Default: the first one that exists.
     pub linker: Option<PathBuf>,
     /// rustup may download: `$RUSTUP_AUTO_INSTALL` is not `0`.
     pub rustup_may_download: bool,
-    /// The directories of `$PATH`.
+    /// The directories in `$PATH`.
     pub path: Vec<PathBuf>,
-    /// `$CARGO_HOME`, the directory with the sources of dependencies. Default: `.cargo` below `$HOME`.
+    /// `$CARGO_HOME`, the directory with the dependencies' sources. Default: `.cargo` in `$HOME`.
     pub cargo_home: Option<PathBuf>,
 }
 
 impl Environment {
-    /// The environment of this process.
+    /// This process's environment.
     #[expect(
         clippy::disallowed_methods,
         reason = "the one place of this crate that reads the environment"
@@ -64,19 +63,19 @@ impl Environment {
     }
 }
 
-/// The access to the machine that the choice needs.
+/// Access to the machine, as far as the choice needs it.
 pub(crate) trait Machine {
-    /// Runs `program` with `args` and returns its standard output; none if it does not exist or fails.
+    /// Runs `program` with `args` and returns its standard output; `None` if it does not exist or fails.
     fn run(&self, program: &Path, args: &[&str]) -> Option<String>;
     /// Returns true if `path` is a file.
     fn is_file(&self, path: &Path) -> bool;
-    /// The names of the entries of `directory`; none if it cannot be read.
+    /// The names in `directory`; empty if it cannot be read.
     fn names(&self, directory: &Path) -> Vec<PathBuf>;
 }
 
-/// The machine of this process, with a current directory.
+/// The machine on which this process runs, with a current directory.
 ///
-/// The directory matters because rustup chooses the compiler by it.
+/// The directory matters because rustup selects the compiler by it.
 pub(crate) struct Local<'a> {
     pub(crate) directory: &'a Path,
 }

@@ -7,37 +7,36 @@ use anyhow::Context;
 use clap::{ArgGroup, Parser};
 use innkeeper_guest_build::{Environment, Guest, Request, Toolchain, ToolchainError, build};
 
-/// The exit code if no compiler on this machine can build a guest.
+/// Exit code if no compiler on this machine can build a guest.
 const EXIT_NO_TOOLCHAIN: u8 = 4;
 
 /// Build Innkeeper guest crates into components.
 #[derive(Debug, Parser)]
 #[command(version, group(ArgGroup::new("guests").required(true).multiple(true)))]
 struct Args {
-    /// Build this package of the workspace into the component NAME. Default: the name of the package
-    /// without the prefix innkeeper-guest-
+    /// Build this workspace package into the component NAME. Default: the package name without the prefix
+    /// innkeeper-guest-
     #[arg(short, long = "package", value_name = "PACKAGE[=NAME]", group = "guests", value_parser = guest)]
     packages: Vec<Guest>,
-    /// Build every guest of the workspace below this directory; the directory of the crate names the
-    /// component
+    /// Build every guest in the workspace below this directory, named like its crate directory
     #[arg(long, value_name = "DIR", group = "guests")]
     below: Option<PathBuf>,
-    /// Write the components to this directory, as NAME.wasm
+    /// Directory for the components, as NAME.wasm
     #[arg(long, value_name = "DIR", default_value = "target/guests")]
     out: PathBuf,
-    /// Target directory of cargo
+    /// cargo target directory
     #[arg(long, value_name = "DIR", default_value = "target/wasm")]
     target_dir: PathBuf,
-    /// Directory of the workspace
+    /// Workspace directory
     #[arg(long, value_name = "DIR", default_value = ".")]
     workspace: PathBuf,
-    /// Profile of cargo
+    /// cargo profile
     #[arg(long, value_name = "NAME", default_value = "guest")]
     profile: String,
     /// Fail instead of changing Cargo.lock
     #[arg(long)]
     locked: bool,
-    /// Build nothing, only find a compiler for guests; exit code 4 if there is none
+    /// Only check for a guest compiler and build nothing; exit code 4 if there is none
     #[arg(long, group = "guests")]
     check: bool,
 }

@@ -1,15 +1,15 @@
-//! The choice of the compiler for guests.
+//! Chooses the compiler for guests.
 //!
-//! Machines differ in the origin of the target's standard library. In the order of preference:
+//! Machines get the target's standard library from different places. In order of preference:
 //!
 //! 1. it is installed for the compiler that cargo uses by default;
 //! 2. rustup may download it, then 1;
-//! 3. a compiler contains the source of its own standard library, and cargo builds it. Distributions
-//!    package such a compiler, and so does rustup with its component `rust-src`;
+//! 3. a compiler contains the standard library's source, and cargo builds it. Distributions
+//!    package such a compiler, and rustup has the component `rust-src`;
 //! 4. otherwise there is no compiler for guests, and the error names the remedies.
 //!
-//! The source of one compiler version does not build with another version, so the source must be in
-//! the sysroot of the compiler.
+//! One compiler version cannot build another version's source, so the source must be in
+//! the compiler's sysroot.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -20,29 +20,29 @@ use crate::machine::{Environment, Local, Machine};
 #[cfg(test)]
 mod tests;
 
-/// The oldest version of a compiler for guests, as `major.minor`.
+/// The oldest compiler version for guests, as `major.minor`.
 const RUST_VERSION_MIN: &str = env!("CARGO_PKG_RUST_VERSION");
 
-/// A way to compile for [`TARGET`] on this machine.
+/// The way in which this machine compiles for [`TARGET`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Toolchain {
-    /// The target is installed for the compiler that cargo uses.
+    /// The target is installed for cargo's compiler.
     Installed,
     /// Cargo builds the standard library from the source in the compiler's sysroot.
     BuildStd {
         /// The compiler.
         rustc: PathBuf,
-        /// Its sysroot, with its libraries and the source.
+        /// The compiler's sysroot, with its libraries and their source.
         sysroot: PathBuf,
-        /// The linker for wasm.
+        /// The wasm linker.
         linker: PathBuf,
     },
 }
 
-/// The reason for which this machine cannot compile a guest.
+/// Why this machine cannot compile a guest.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No compiler has the target's standard library or the source of it.
+    /// No compiler has the target's standard library or its source.
     #[error(
         "failed to find a compiler for {TARGET}\n\
          {tried}\
@@ -53,10 +53,10 @@ pub enum Error {
          sysroot has lib/rustlib/src/rust/library"
     )]
     NoCompiler {
-        /// The compilers that were tried, with the reasons against them.
+        /// The compilers that were tried, and why each one does not work.
         tried: Tried,
     },
-    /// There is a compiler, but no linker for wasm.
+    /// There is a compiler, but no wasm linker.
     #[error(
         "failed to find a linker for wasm for {rustc}: neither rust-lld in a sysroot nor wasm-ld in \
          PATH\n\
@@ -70,7 +70,7 @@ pub enum Error {
     },
 }
 
-/// The compilers that were tried, with the reasons against them, one line each.
+/// The compilers that were tried, and why each one does not work, one line each.
 #[derive(Debug, Default)]
 pub struct Tried(Vec<String>);
 
@@ -83,8 +83,8 @@ impl fmt::Display for Tried {
 impl Toolchain {
     /// Finds the toolchain for the workspace in `directory`.
     ///
-    /// Runs `rustup target add` if the target is missing and rustup may download, and passes the command
-    /// to `report` first.
+    /// Runs `rustup target add` if the target is missing and rustup may download; passes the command to `report`
+    /// first.
     pub fn find(
         environment: &Environment,
         directory: &Path,
@@ -151,8 +151,8 @@ fn choose(
     Err(Error::NoCompiler { tried })
 }
 
-/// The compilers that may contain their source, in the order of preference: the one that the user names
-/// for guests, the one of cargo, that of the distribution.
+/// The compilers that may contain their source, in order of preference: the user's guest compiler, cargo's compiler,
+/// the distribution's.
 fn candidates(environment: &Environment) -> Vec<PathBuf> {
     let mut candidates: Vec<PathBuf> = environment
         .innkeeper_rustc
@@ -167,10 +167,9 @@ fn candidates(environment: &Environment) -> Vec<PathBuf> {
     candidates
 }
 
-/// Returns true if the standard library of the target is installed.
+/// True if the target's standard library is installed.
 ///
-/// The compiler prints the directory even if the target is not installed, so the check looks for the
-/// library itself.
+/// The compiler prints the directory even if the target is not installed, so this looks for the library itself.
 fn has_target(machine: &dyn Machine, rustc: &Path) -> bool {
     let args = ["--print", "target-libdir", "--target", TARGET];
     machine.run(rustc, &args).is_some_and(|libdir| {
@@ -198,8 +197,7 @@ fn rustup_add(
         .ok_or("failed to add the target")
 }
 
-/// The sysroot of a compiler that can build its own standard library. The error is the reason against
-/// the compiler.
+/// The sysroot of a compiler that can build its own standard library. The error says why the compiler does not work.
 fn source_of(machine: &dyn Machine, rustc: &Path) -> Result<PathBuf, String> {
     let printed = machine
         .run(rustc, &["--version"])
@@ -209,7 +207,7 @@ fn source_of(machine: &dyn Machine, rustc: &Path) -> Result<PathBuf, String> {
         return Err(format!("is {version}, older than {RUST_VERSION_MIN}"));
     }
     let sysroot = sysroot_of(machine, rustc).ok_or("does not print its sysroot")?;
-    // Cargo needs the standard library to be a workspace of its own; the file exists since it is one.
+    // Cargo needs a standard library that is a workspace; this file exists since then.
     if machine.is_file(&sysroot.join("lib/rustlib/src/rust/library/Cargo.lock")) {
         Ok(sysroot)
     } else {
@@ -217,8 +215,7 @@ fn source_of(machine: &dyn Machine, rustc: &Path) -> Result<PathBuf, String> {
     }
 }
 
-/// `(1, 95)` for `1.95` and for `1.95.0-nightly`; none, which is less than every version, for other
-/// text.
+/// Parses `1.95` as `(1, 95)`. `None`, which is less than every version, for other text.
 fn minor_of(version: &str) -> Option<(u32, u32)> {
     let mut parts = version.split('.');
     let major = parts.next()?.parse().ok()?;
@@ -231,7 +228,7 @@ fn sysroot_of(machine: &dyn Machine, rustc: &Path) -> Option<PathBuf> {
     Some(PathBuf::from(sysroot.trim()))
 }
 
-/// The linker for wasm: that of `rustc`, that of cargo's default compiler, or that of LLVM.
+/// The wasm linker: `rustc`'s, or that of cargo's default compiler, or LLVM's.
 fn find_linker(environment: &Environment, machine: &dyn Machine, rustc: &Path) -> Option<PathBuf> {
     if let Some(linker) = &environment.linker {
         return Some(linker.clone());
@@ -245,8 +242,7 @@ fn find_linker(environment: &Environment, machine: &dyn Machine, rustc: &Path) -
         machine.is_file(&linker).then_some(linker)
     });
     bundled.or_else(|| {
-        // A linker of the same LLVM version as the compiler can read its object files; an older one
-        // may fail.
+        // A linker with the compiler's LLVM version reads its object files; an older one may fail.
         let verbose = machine.run(rustc, &["-vV"])?;
         let llvm = verbose
             .lines()

@@ -1,13 +1,13 @@
-//! Parents and verdicts for the tests of the shipped plugins.
+//! Parents and verdicts for testing the shipped plugins.
 //!
-//! A crate of its own, because no plugin and no author needs proptest.
+//! A crate of its own, because neither plugins nor authors need proptest.
 
 use innkeeper_crd::{Admitted, RejectionCause, Schema, config};
 use innkeeper_sdk::fault::Fault;
 use proptest::{prelude::*, sample::select, string::string_regex};
 use serde_json::{Map, Value, json};
 
-/// Texts that are quantities, percentages, keys and names, or nearly so.
+/// Texts that are, or almost are, quantities, percentages, keys and names.
 pub const TEXTS: [&str; 12] = [
     "",
     "0",
@@ -23,12 +23,12 @@ pub const TEXTS: [&str; 12] = [
     "a/b\u{0}\u{1d11e}",
 ];
 
-/// A source of values of a schema's type, also ones that its rules refuse.
+/// Generates values of a schema's type, including ones that its rules reject.
 #[derive(Clone, Copy, Debug)]
 pub struct Values {
-    /// The texts that are tried beside random ones.
+    /// Texts to try besides random ones.
     pub texts: &'static [&'static str],
-    /// The probability that an optional field is there.
+    /// The probability that an optional field is present.
     pub given: f64,
 }
 
@@ -43,11 +43,11 @@ impl Default for Values {
 }
 
 impl Values {
-    /// Any value of a schema's type.
+    /// Generates any value of a schema's type.
     ///
     /// # Panics
     ///
-    /// Panics if a pattern of the schema is no regular expression.
+    /// Panics if a pattern in the schema is no regular expression.
     pub fn of(self, schema: &Value) -> BoxedStrategy<Value> {
         let text = || prop_oneof![select(self.texts).prop_map(str::to_owned), ".{0,8}"];
         if let Some(values) = schema["enum"].as_array() {
@@ -70,7 +70,7 @@ impl Values {
                     .boxed()
             }
             "string" => match schema["pattern"].as_str() {
-                // The generator makes whole texts, and knows no anchors.
+                // The generator produces whole texts and knows no anchors.
                 Some(pattern) => {
                     let inner = pattern.trim_start_matches('^').trim_end_matches('$');
                     let matching =
@@ -97,7 +97,8 @@ impl Values {
         let properties = schema["properties"].as_object().into_iter().flatten();
         let required = schema["required"].as_array().cloned().unwrap_or_default();
         let members = properties.map(|(name, schema)| {
-            let (name, is_required) = (name.clone(), required.contains(&json!(name)));
+            let is_required = required.contains(&json!(name));
+            let name = name.clone();
             let presence = prop::bool::weighted(self.given);
             (self.of(schema), presence).prop_map(move |(value, is_given)| {
                 (is_required || is_given).then(|| (name.clone(), value))
@@ -109,8 +110,8 @@ impl Values {
     }
 }
 
-/// The object as the API server stores it, without the fields that it would reject: `leave_out` removes those that a cause
-/// is about.
+/// The object as the API server stores it, without the fields that it would reject; `leave_out` removes the fields
+/// that a cause concerns.
 pub fn admitted(
     schema: &Schema,
     mut object: Map<String, Value>,
@@ -127,7 +128,7 @@ pub fn admitted(
     }
 }
 
-/// Removes the field of the spec that a cause is about, or these fields if a rule over several ones refuses the object.
+/// Removes the spec field that a cause concerns, or these fields if a rule over several fields rejects the object.
 pub fn leave_out_of_spec(
     object: &mut Map<String, Value>,
     cause: &RejectionCause,
@@ -156,7 +157,7 @@ pub fn admit(schema: &Schema, object: Map<String, Value>) -> Result<Admitted, St
     })
 }
 
-/// The verdict of a plugin on an admitted parent, in one line; an answer is given as a text.
+/// A plugin's one-line verdict on an admitted parent; the caller passes an answer as text.
 pub fn verdict(admitted: &Admitted, answer: Result<String, Fault>) -> String {
     let verdict = match answer {
         Ok(answer) => answer,
@@ -168,7 +169,7 @@ pub fn verdict(admitted: &Admitted, answer: Result<String, Fault>) -> String {
     }
 }
 
-/// The verdicts on the fields that the configuration of every plugin has.
+/// The verdicts on the fields that every plugin's configuration has.
 fn common_verdicts() -> [(Value, &'static str); 7] {
     [
         (json!({}), ""),
@@ -190,8 +191,9 @@ fn common_verdicts() -> [(Value, &'static str); 7] {
     ]
 }
 
-/// Checks that the host accepts the schema of a configuration, and its verdicts: a part of the problem, empty for none. The plugin
-/// can read each configuration that the host accepts. The verdicts on the common fields are checked as well.
+/// Checks that the host accepts a configuration schema, and its verdicts on configurations: a part of the problem, or
+/// empty for none. The plugin must be able to read each configuration that the host accepts. Also checks the fields
+/// that all plugins share.
 ///
 /// # Panics
 ///

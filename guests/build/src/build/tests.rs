@@ -1,4 +1,4 @@
-//! Builds of workspaces, each in a directory of its own.
+//! Workspace builds, each in a separate directory.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The choice of a toolchain on machines that are stated as data.
+//! Toolchain choices on machines that are described as data.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,7 +7,7 @@ use super::*;
 
 const LIBDIR: &str = "--print target-libdir --target wasm32-unknown-unknown";
 
-/// A machine: the output of each command `program arguments`, and the files that exist.
+/// A machine: each command's output, as `program arguments`, and the existing files.
 #[derive(Default)]
 struct Stated {
     prints: BTreeMap<String, String>,
@@ -34,7 +34,7 @@ impl Stated {
         self.prints(command, "")
     }
 
-    /// A compiler of `version` with its sysroot and a directory for the target's library.
+    /// A compiler of `version` with a sysroot and a directory for the target's library.
     fn compiler(self, rustc: &str, version: &str, sysroot: &str) -> Self {
         self.prints(
             &format!("{rustc} --version"),
@@ -52,7 +52,7 @@ impl Stated {
         .prints(&format!("{rustc} {LIBDIR}"), &format!("{sysroot}/lib"))
     }
 
-    /// The compiler of rustup, with its linker.
+    /// rustup's compiler with a linker.
     fn rustup(self) -> Self {
         self.compiler("rustc", "1.95.0", "/rustup")
             .file("/rustup/lib/rustlib/x86_64-unknown-linux-gnu/bin/rust-lld")
@@ -222,7 +222,7 @@ fn prefers_the_compiler_that_was_named() {
         rustc: Some(PathBuf::from("/opt/rustc")),
         ..plain()
     };
-    // The compiler has no linker of its own, and that of PATH's compiler is not used.
+    // The compiler brings no linker, and the linker of PATH's compiler is not used.
     let lld = machine.file("/bin/wasm-ld");
     check(
         &rustc,
