@@ -1,5 +1,4 @@
-//! The guest `etcd` on the shared host: bootstrap, the record of the cluster's state, and data that
-//! a successor may adopt.
+//! The etcd plugin on the shared host: bootstrap, the record, and data that a successor may adopt.
 
 use innkeeper_tests::{User, eventually, manifest::condition, user::Kind};
 use serde_json::{Value, json};
@@ -31,8 +30,8 @@ fn article(prefix: &str) -> (Site, Value) {
     (site, parent)
 }
 
-/// Waits until the cluster is Ready and has its disruption budget. The guest states the budget once
-/// the record says that the cluster has formed.
+/// Waits until the cluster is Ready and has its PodDisruptionBudget. The plugin adds the budget once the record says
+/// that the cluster has formed.
 fn formed(site: &Site) -> Value {
     site.wait("the disruption budget appears", BUDGET, |_| true);
     site.wait_ready(PARENT)
@@ -88,7 +87,7 @@ fn the_article_becomes_ready() {
     }
 }
 
-// The record and the claims must exist before the first Pod can start.
+// Record and claims must exist before the first Pod can start.
 #[test]
 fn the_members_start_after_their_record_and_claims() {
     let site = Site::new("etcd-order");
@@ -159,7 +158,7 @@ fn a_deleted_record_is_restored_as_that_of_a_formed_cluster() {
     assert_eq!(site.get(MEMBERS)["spec"]["replicas"], 3);
 }
 
-// A2: the host repairs an owned field and leaves a foreign one alone.
+// The host repairs an owned field and leaves a foreign one alone.
 #[test]
 fn an_edited_owned_field_is_repaired_and_a_foreign_field_stays() {
     let (site, _) = article("etcd-drift");
@@ -223,7 +222,7 @@ fn a_paused_cluster_resumes_with_its_data() {
     assert_eq!(record["data"]["ETCD_INITIAL_CLUSTER_STATE"], "existing");
 }
 
-// With `whenDeleted: Delete`, the StatefulSet controller makes itself the controller of the claims.
+// With `whenDeleted: Delete`, the StatefulSet controller becomes the claims' controller.
 #[test]
 fn claims_that_the_stateful_set_takes_over_stay_children_until_it_deletes_them() {
     let site = Site::new("etcd-taken");
@@ -258,8 +257,7 @@ fn claims_that_the_stateful_set_takes_over_stay_children_until_it_deletes_them()
     }
 }
 
-// A successor of the same name does not touch the data of its predecessor unless its spec says
-// `Adopt`.
+// A successor with the same name does not touch its predecessor's data unless its spec says `Adopt`.
 #[test]
 fn the_claims_outlive_the_parent_and_are_adopted_on_demand() {
     let (site, parent) = article("etcd-delete");
@@ -292,8 +290,7 @@ fn the_claims_outlive_the_parent_and_are_adopted_on_demand() {
     }
     let record = site.get(RECORD);
     assert_eq!(record["data"]["ETCD_INITIAL_CLUSTER_STATE"], "existing");
-    // The claims keep their storage class, which the first parent left to the cluster; nothing is
-    // created again.
+    // The claims keep their storage class, which the first parent left to the cluster; nothing is recreated.
     assert_eq!(
         site.child_writes_since(mark),
         [
@@ -308,7 +305,7 @@ fn the_claims_outlive_the_parent_and_are_adopted_on_demand() {
     );
 }
 
-/// Gives a Pod the status of one whose init container waits for data, as the kubelet would show it.
+/// Gives a Pod the status of a waiting init container, as the kubelet would show it.
 pub(crate) fn let_wait(user: &User, namespace: &str, name: &str) {
     let pods = Kind::new("v1", "Pod", namespace);
     // The simulated kubelet leaves such a Pod alone.
@@ -316,7 +313,7 @@ pub(crate) fn let_wait(user: &User, namespace: &str, name: &str) {
         json!({ "metadata": { "annotations": { "controlplane.test/start-after": "10m" } } });
     user.merge(pods, name, &later)
         .expect("a Pod can be patched");
-    // A Pod that the simulated kubelet starts again gets a new address beside the old one, which the API server refuses.
+    // The simulated kubelet gives a restarted Pod a second address, which the API server rejects.
     let status = json!({ "status": {
         "phase": "Pending", "podIP": null, "podIPs": null,
         "conditions": [{ "type": "Ready", "status": "False", "reason": "ContainersNotInitialized" }],
@@ -333,7 +330,7 @@ pub(crate) fn let_wait(user: &User, namespace: &str, name: &str) {
         .expect("a status can be patched");
 }
 
-/// Waits until a Job is complete, and gives its Pod a result, as etcdctl in it would.
+/// Waits until a Job is complete, and gives its Pod the result that etcdctl would.
 fn finish(site: &Site, name: &str, result: &str) {
     site.wait("a Job is complete", ("batch/v1", "Job", name), |job| {
         condition(job, "Complete").is_some()
@@ -395,7 +392,7 @@ fn a_member_that_lost_its_data_is_replaced() {
     }
 }
 
-// On a volatile medium each deletion of a Pod costs the data of a member, so its founders start with an admission, too.
+// On a volatile medium each Pod deletion loses a member's data, so its founders start with an admission too.
 #[test]
 fn a_cluster_in_memory_survives_the_deletion_of_any_pod() {
     let site = Site::new("etcd-memory");
@@ -436,7 +433,7 @@ fn a_cluster_in_memory_survives_the_deletion_of_any_pod() {
     }
 }
 
-// Prometheus follows the monitor to a Service, and its slices to the addresses of the members.
+// Prometheus follows the monitor to a Service, and its EndpointSlices to the members' addresses.
 #[test]
 fn the_production_example_lets_prometheus_find_all_members() {
     let site = Site::new("etcd-monitored");
@@ -457,9 +454,9 @@ fn the_production_example_lets_prometheus_find_all_members() {
     );
     let port = monitor["endpoints"][0]["port"].as_str().unwrap();
     let slices = site.kind("discovery.k8s.io/v1", "EndpointSlice");
-    let of_service = "kubernetes.io/service-name=production";
+    let service_label = "kubernetes.io/service-name=production";
     eventually("the Service has the metrics of five members", || {
-        let endpoint_slices = site.plane.user().list(slices, of_service).unwrap();
+        let endpoint_slices = site.plane.user().list(slices, service_label).unwrap();
         let is_metrics = |slice: &&Value| {
             let ports = slice["ports"].as_array().into_iter().flatten();
             ports

@@ -1,5 +1,4 @@
-//! The guest `memcached` on the shared host: the life cycle of a parent, as its user and the audit
-//! log see it.
+//! The memcached plugin on the shared host: a parent's life cycle, as its user and the audit log see it.
 
 use serde_json::{Value, json};
 
@@ -43,7 +42,7 @@ fn the_article_becomes_ready() {
     assert_eq!(site.get(SERVICE)["spec"]["clusterIP"], "None");
 }
 
-// A1: an unchanged child causes no write, a changed one exactly one PATCH.
+// An unchanged child causes no write, a changed one exactly one PATCH.
 #[test]
 fn scaling_is_one_patch_of_the_deployment() {
     let (site, _) = article("memcached-scale");
@@ -65,7 +64,7 @@ fn a_deleted_child_comes_back() {
     site.wait_ready(PARENT);
 }
 
-// A2: the host repairs an owned field and leaves a foreign one alone.
+// The host repairs an owned field and leaves a foreign one alone.
 #[test]
 fn an_edited_owned_field_is_repaired_and_a_foreign_field_stays() {
     let (site, _) = article("memcached-drift");

@@ -1,4 +1,4 @@
-//! The guest `wordpress` on the shared host: order of the start, passwords and data that outlive the parent.
+//! The wordpress plugin on the shared host: start order, and passwords and data that outlive the parent.
 
 use innkeeper_tests::manifest::{condition, condition_status};
 use serde_json::{Value, json};
@@ -56,7 +56,7 @@ fn the_article_becomes_ready() {
         assert!(metadata["ownerReferences"].is_null(), "{target:?}");
     }
     assert_eq!(site.get(WEB_SERVICE)["spec"]["type"], "NodePort");
-    // A start is no trouble.
+    // A start is no problem.
     let events = site
         .plane
         .user()
@@ -99,7 +99,7 @@ fn the_passwords_are_made_once_and_stay_out_of_the_pods() {
     assert_eq!(site.get(PASSWORDS)["data"], secret["data"]);
 }
 
-// `after`: the host creates the site's children when the database is ready, and not before.
+// `after`: the host creates the site's children only when the database is ready.
 #[test]
 fn the_site_waits_for_its_database() {
     let site = Site::new("wordpress-order");
@@ -130,8 +130,8 @@ fn the_site_waits_for_its_database() {
         assert!(database < position(late), "{writes:#?}");
         assert!(position(late) < web, "{writes:#?}");
     }
-    // Each child is written once: nothing is corrected after its creation. The claim of the database records the
-    // image when it has been ready.
+    // Each child is written once: nothing is corrected after its creation. The database's claim records the image
+    // once it has been ready.
     assert_eq!(writes.len(), 9, "{writes:#?}");
 }
 
@@ -162,7 +162,7 @@ fn an_image_of_the_database_that_never_became_ready_is_taken_back() {
     site.wait_ready(PARENT);
 }
 
-// The storage class of the control plane lets no claim grow.
+// The control plane's storage class lets no claim grow.
 #[test]
 fn a_size_that_a_claim_did_not_take_is_taken_back() {
     let (site, _) = article("wordpress-size-back");
@@ -208,7 +208,7 @@ fn deleted_children_come_back() {
     site.wait_ready(PARENT);
 }
 
-// A2: the host repairs an owned field and leaves a foreign one alone.
+// The host repairs an owned field and leaves a foreign one alone.
 #[test]
 fn an_edited_owned_field_is_repaired_and_a_foreign_field_stays() {
     let (site, _) = article("wordpress-drift");
@@ -310,7 +310,7 @@ fn data_and_passwords_outlive_the_parent_and_are_reused() {
     );
 }
 
-/// A StatefulSet whose claim template has the labels and annotations of a retained child.
+/// A StatefulSet whose claim template copies a retained child's labels and annotations.
 fn forger(namespace: &str, copied: &Value) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "StatefulSet",
@@ -337,7 +337,7 @@ fn forger(namespace: &str, copied: &Value) -> Value {
     })
 }
 
-// A6: the host would own the claims of another user, and delete them with the parent.
+// The host would own another user's claims, and delete them with the parent.
 #[test]
 fn a_claim_from_a_template_with_the_annotation_of_a_child_is_not_taken_up() {
     const FORGED: Target<'static> = ("v1", "PersistentVolumeClaim", "data-forger-0");
@@ -368,8 +368,8 @@ fn a_claim_from_a_template_with_the_annotation_of_a_child_is_not_taken_up() {
     assert!(site.get(FORGED)["metadata"]["deletionTimestamp"].is_null());
 }
 
-// A changed deletion policy replaces the annotation by an owner reference; then everything is
-// deleted with the parent.
+// A changed deletion policy replaces the annotation with an owner reference; then everything is deleted with the
+// parent.
 #[test]
 fn the_deletion_policy_can_delete_everything_with_the_parent() {
     let (site, parent) = article("wordpress-policy");
@@ -385,8 +385,7 @@ fn the_deletion_policy_can_delete_everything_with_the_parent() {
     site.settle();
     let mut writes = site.child_writes_since(mark);
     writes.sort_unstable();
-    // One write for each replacement; the claims, which are kept as stated, are then stated with
-    // their owner once more.
+    // One write per replacement; then the retained claims are applied once more, with their owner.
     assert_eq!(
         writes,
         [
@@ -404,7 +403,7 @@ fn the_deletion_policy_can_delete_everything_with_the_parent() {
     }
 }
 
-// The data would go with a parent that is deleted while its changes wait.
+// Otherwise the data would be deleted with a parent whose changes wait.
 #[test]
 fn a_waiting_change_does_not_delay_the_removal_policy() {
     let (site, _) = article("wordpress-held");
@@ -435,8 +434,8 @@ fn a_waiting_change_does_not_delay_the_removal_policy() {
     }
 }
 
-// A site that names the passwords of a site that does not exist yet would start with them, if its Pods
-// waited for the Secret: the kubelet is faster than a pass that refuses it.
+// A site that references a future site's passwords would start with them if its Pods waited for the Secret: the
+// kubelet is faster than the pass that rejects it.
 #[test]
 fn a_site_cannot_wait_for_the_passwords_of_a_later_site() {
     let site = Site::new("wordpress-deputy");
@@ -466,7 +465,7 @@ fn a_site_cannot_wait_for_the_passwords_of_a_later_site() {
     site.wait("the Secret of the other site is refused", thief, refused);
     assert!(site.find(("apps/v1", "Deployment", "thief")).is_none());
 
-    // A parent of the same kind and name in another group is another parent.
+    // A parent with the same kind and name in another group is another parent.
     let share = |with: &str| {
         let annotations = json!({ "innkeeper.dev/shared-with": with });
         site.merge(

@@ -1,4 +1,4 @@
-//! Children and Pods of the guest `wordpress` that the cluster refuses.
+//! Children and Pods of the wordpress plugin that the cluster rejects.
 
 use innkeeper_tests::{
     eventually,
@@ -13,8 +13,7 @@ const PARENT: Target<'static> = ("example.com/v1", "Wordpress", "example-wordpre
 
 const ADMISSION: &str = "admissionregistration.k8s.io/v1";
 
-/// Lets the API server refuse the children of a kind of each parent whose name says so, and the class `refused` of an
-/// Ingress.
+/// Lets the API server reject children of the kind in each parent's name, and the Ingress class `refused`.
 fn refuse(site: &Site) {
     let rules = json!([{
         "apiGroups": ["", "apps", "networking.k8s.io"], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"],
@@ -103,7 +102,7 @@ fn a_site_with_a_refused_child_is_not_ready() {
     }
 }
 
-// The quota allows the Pod of the database, and none of the site; the other one no Pod at all.
+// The quota allows the database Pod but no site Pod; the other quota allows no Pod at all.
 #[test]
 fn a_site_without_room_for_its_pods_tells_it() {
     let table = [

@@ -1,4 +1,4 @@
-//! The admin port of a host without a cluster, under clients that use up its descriptors or its memory.
+//! The admin port of a host without a cluster, with clients that exhaust its descriptors or memory.
 
 use std::{fs, io::Write as _, net::TcpStream};
 
@@ -11,7 +11,7 @@ use innkeeper_tests::{
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tempfile::TempDir;
 
-/// A kubeconfig of a cluster that does not answer.
+/// A kubeconfig for a cluster that does not answer.
 const KUBECONFIG: &str = r#"
 apiVersion: v1
 kind: Config
@@ -24,7 +24,7 @@ users: [{ name: me, user: {} }]
 /// Fewer descriptors than the admin port accepts connections; the host has 15 open.
 const DESCRIPTORS: usize = 48;
 
-/// Starts a host with these limits of `prlimit`; the directory has its kubeconfig.
+/// Starts a host with these `prlimit` limits; the directory contains its kubeconfig.
 fn start(limits: Vec<String>) -> (TempDir, Host) {
     let directory = tempfile::tempdir().unwrap();
     let kubeconfig = directory.path().join("kubeconfig");
@@ -38,13 +38,13 @@ fn start(limits: Vec<String>) -> (TempDir, Host) {
     (directory, host)
 }
 
-/// Idle clients keep their connections until the host closes them. A probe must get through at once, and the process
-/// must still be the same.
+/// Idle clients keep their connections until the host closes them. A probe must succeed at once, and the process must
+/// not restart.
 #[test]
 fn livez_answers_while_idle_clients_use_up_all_descriptors() {
     let (_directory, mut host) = start(vec![format!("--nofile={DESCRIPTORS}:{DESCRIPTORS}")]);
     let address = &address(&host);
-    // Before that, the host reads the certificates of the system, and without a descriptor for them it ends.
+    // Before that, the host reads the system's certificates, and exits without a descriptor for them.
     eventually("the host has made its clients", || {
         let log = host.log().unwrap_or_default();
         log.contains("waiting for the API server")
@@ -68,11 +68,11 @@ fn livez_answers_while_idle_clients_use_up_all_descriptors() {
     assert_eq!(host.stop().unwrap().code(), Some(0), "{:?}", host.log());
 }
 
-/// Without a bound, a connection costs the host 60 KiB, which is 240 MB for these.
+/// Without a limit, a connection costs the host 60 KiB: 240 MB for these.
 #[test]
 fn thousands_of_clients_do_not_fill_the_memory() {
     const CLIENTS: usize = 4_000;
-    /// The bound on the memory that the host has at most, above that before the first client.
+    /// The host's maximum memory growth over its level before the first client.
     const GROWTH_MAX: u64 = 32 << 20;
 
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
@@ -85,7 +85,7 @@ fn thousands_of_clients_do_not_fill_the_memory() {
     let address = &address(&host);
     assert_eq!(ask(address, "GET", "/livez", "").unwrap().0, 200);
     let before = host.process().usage().unwrap().resident_bytes;
-    // A header without its end, so that each connection waits for the rest.
+    // An incomplete header, so each connection waits for the rest.
     let header = format!("GET /livez HTTP/1.1\r\nhost: {}", "x".repeat(8 << 10));
     let connect = |_| {
         let mut stream = TcpStream::connect(address).unwrap();

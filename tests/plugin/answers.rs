@@ -17,7 +17,7 @@ use tempfile::TempDir;
 /// The exit code of `render` for an answer that breaks a rule.
 const REJECTED: i32 = 3;
 
-/// The directory of the parents and of the compile cache, which is filled once.
+/// The directory for the parents and for the compile cache, which is filled once.
 fn directory() -> &'static TempDir {
     static DIRECTORY: OnceLock<TempDir> = OnceLock::new();
     DIRECTORY.get_or_init(|| {
@@ -38,7 +38,7 @@ fn render(directory: &TempDir, behaviour: &str) -> Output {
             {"group": "scheduling.k8s.io", "kind": "PriorityClass", "privileged": true},
         ],
     });
-    // A file for each test: a host would read one that another test writes.
+    // A file per test: otherwise a host could read one that another test is writing.
     let granted = directory.path().join(format!("{behaviour}.grants.json"));
     fs::write(&granted, grants.to_string()).unwrap();
     let parent: PathBuf = directory.path().join(format!("{behaviour}.json"));
@@ -69,7 +69,7 @@ fn check_rejected(behaviour: &str, reason: &str, text: &str) {
     assert_eq!(*kind, reason, "{message}");
     let message = message.as_str().unwrap();
     assert!(message.contains(text), "{message}");
-    // The message has to fit into a condition of the parent.
+    // The message must fit into the parent's condition.
     assert!(message.len() < 4096, "{}", message.len());
     assert_eq!(
         answer["children"],
@@ -78,7 +78,7 @@ fn check_rejected(behaviour: &str, reason: &str, text: &str) {
     );
 }
 
-/// One test for each behaviour: test name, behaviour, reason of the condition, text in its message.
+/// One test per behavior: test name, behavior, condition reason, text in the message.
 macro_rules! rejected {
     ($($name:ident: $behaviour:literal, $reason:literal, $text:literal;)*) => {
         $(

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 const NO_DIGEST: &str = "sha256:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a";
 const WASM: &str = "application/wasm";
 
-/// The bytes of a plugin of the tests.
+/// A test plugin's bytes.
 pub(crate) fn plugin() -> Vec<u8> {
     let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
     fs::read(guests.join("moody.wasm")).unwrap()
@@ -20,7 +20,7 @@ pub(crate) fn plugin() -> Vec<u8> {
 
 /// Runs a command with `--output json` and parses its output.
 #[track_caller]
-pub(crate) fn said<S: AsRef<str>>(client: &Client, arguments: &[S]) -> Value {
+pub(crate) fn output_json<S: AsRef<str>>(client: &Client, arguments: &[S]) -> Value {
     let arguments = arguments.iter().map(AsRef::as_ref);
     let arguments: Vec<&str> = arguments.chain(["--output", "json"]).collect();
     serde_json::from_str(&client.run(&arguments).unwrap()).unwrap()
@@ -30,7 +30,7 @@ pub(crate) fn said<S: AsRef<str>>(client: &Client, arguments: &[S]) -> Value {
 pub(crate) fn push(innkeeper: &Client, registry: &Registry, how: &[&str]) -> Value {
     let file = innkeeper.put("pond.wasm", plugin()).unwrap();
     let reference = registry.reference(":1");
-    said(innkeeper, &[&["push", &file, &reference], how].concat())
+    output_json(innkeeper, &[&["push", &file, &reference], how].concat())
 }
 
 #[track_caller]
@@ -75,7 +75,7 @@ fn a_pushed_plugin_can_be_pulled_by_tag_and_by_digest() {
     for version in versions {
         let reference = registry.reference(&version);
         let expected = ["pull", &reference, "--digest", digest, "--to", "back.wasm"];
-        let pulled = said(&innkeeper, &[&expected[..], &trust].concat());
+        let pulled = output_json(&innkeeper, &[&expected[..], &trust].concat());
         assert_eq!(pulled["manifestDigest"], *manifest);
         let file = innkeeper.directory().join("back.wasm");
         assert_eq!(fs::read(&file).unwrap(), plugin());
@@ -104,7 +104,7 @@ fn a_pushed_plugin_can_be_pulled_by_tag_and_by_digest() {
     // A client that does not trust the authority.
     let texts = ["not trusted", "--ca-file"];
     check_refused(&innkeeper, &["pull", &tagged], 1, &texts);
-    // No failed pull left a file; a pull names its file after the repository.
+    // A failed pull leaves no file; a pull names its file after the repository.
     assert!(!stranger.directory().join("pond.wasm").exists());
 }
 
@@ -161,7 +161,7 @@ fn innkeeper_pulls_an_artifact_pushed_by_oras() {
         for version in [version, &format!("@{}", digest.trim())] {
             let reference = registry.reference(version);
             let pull = ["pull", &reference, "--insecure", "--to", "back.wasm"];
-            let pulled = said(&innkeeper, &pull);
+            let pulled = output_json(&innkeeper, &pull);
             assert_eq!(pulled["manifestDigest"], digest.trim());
             let file = fs::read(innkeeper.directory().join("back.wasm")).unwrap();
             assert_eq!(file, plugin());

@@ -1,4 +1,4 @@
-//! Bad input of the commands for authors: each message names the input, and each end has its exit code.
+//! Bad input to author commands: each message names the input, and each failure has its exit code.
 
 use std::{
     fs,
@@ -11,9 +11,9 @@ use innkeeper_tests::process::path_from_env;
 const FAILURE: i32 = 1;
 const BAD_USE: i32 = 2;
 
-/// Runs a command in a directory and checks its end.
+/// Runs a command in a directory and checks how it ends.
 #[track_caller]
-fn check(directory: &Path, arguments: &[&str], path: Option<&str>, code: i32, told: &str) {
+fn check(directory: &Path, arguments: &[&str], path: Option<&str>, code: i32, message: &str) {
     let mut command = Command::new(path_from_env("INNKEEPER_BIN").unwrap());
     command.args(arguments).current_dir(directory);
     command.env_remove("KUBECONFIG").env("HOME", directory);
@@ -24,7 +24,7 @@ fn check(directory: &Path, arguments: &[&str], path: Option<&str>, code: i32, to
     let output = command.stdin(Stdio::null()).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
-    assert!(error.contains(told), "{arguments:?}: {error}");
+    assert!(error.contains(message), "{arguments:?}: {error}");
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn files_that_are_no_plugins_are_refused_by_every_command() {
     ];
     let parent = "apiVersion: example.com/v1\nkind: Pond\nmetadata: {name: koi}\n";
     fs::write(directory.path().join("parent.yaml"), parent).unwrap();
-    for (file, bytes, told) in files {
+    for (file, bytes, message) in files {
         if let Some(bytes) = bytes {
             fs::write(directory.path().join(file), bytes).unwrap();
         }
@@ -66,7 +66,7 @@ fn files_that_are_no_plugins_are_refused_by_every_command() {
             &["push", file, "127.0.0.1:1/plugins/pond:1", "--insecure"],
         ];
         for arguments in commands {
-            check(directory.path(), arguments, None, BAD_USE, told);
+            check(directory.path(), arguments, None, BAD_USE, message);
         }
     }
     assert!(!directory.path().join("dump").exists());
@@ -83,8 +83,8 @@ fn files_that_are_no_recordings_are_refused() {
         ("text", foreign),
         ("foreign", foreign),
     ];
-    for (file, told) in files {
-        check(directory.path(), &["replay", file], None, BAD_USE, told);
+    for (file, message) in files {
+        check(directory.path(), &["replay", file], None, BAD_USE, message);
     }
 }
 

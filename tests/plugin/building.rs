@@ -22,7 +22,7 @@ fn innkeeper(arguments: &[&str]) -> Output {
     command.output().expect("the host can be started")
 }
 
-/// The target directory of the guests, which already has their dependencies compiled.
+/// The guests' target directory, which has their dependencies compiled.
 fn target_dir() -> PathBuf {
     path_from_env("INNKEEPER_GUESTS")
         .expect("the guests are built")
@@ -74,7 +74,7 @@ fn a_component_carries_its_description_and_builds_are_reproducible() {
     }
 }
 
-/// Without a description, each command would compile the component to ask it.
+/// Without a description, each command would compile the component to get it.
 #[test]
 fn the_plugins_of_the_setup_carry_their_descriptions() {
     let guests = path_from_env("INNKEEPER_GUESTS").expect("the guests are built");
@@ -107,8 +107,8 @@ fn elsewhere(digest: &Value) {
     assert_eq!(there[0]["digest"], *digest);
 }
 
-/// Creates a crate with this crate type, code and dependencies. It has the profiles of this workspace, so that cargo reuses
-/// the standard library that was built for the guests.
+/// Creates a crate with this crate type, code and dependencies. It has this workspace's profiles, so cargo reuses the
+/// standard library that was built for the guests.
 fn a_crate(kind: &str, code: &str, dependencies: &str) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let workspace = fs::read_to_string(root().join("Cargo.toml")).unwrap();
@@ -138,7 +138,7 @@ fn check_refused(directory: &Path, more: &[&str], exit: i32, problem: &str) {
     assert_eq!(fs::read_dir(out.path()).unwrap().count(), 0, "{error}");
 }
 
-/// Builds the test guest that implements the contract by hand, with a configuration schema that has a reference.
+/// Builds the hand-written test guest with a configuration schema that contains a reference.
 #[track_caller]
 fn refuses_a_configuration_schema() {
     let code = fs::read_to_string(root().join("tests/guests/mirror/src/lib.rs")).unwrap();

@@ -59,7 +59,7 @@ impl Drop for Process {
     }
 }
 
-/// The number of filters of system calls of a process, by its status.
+/// The number of system call filters in a process's status.
 fn filters(status: &str) -> u32 {
     let mut counts = status
         .lines()
@@ -76,8 +76,8 @@ fn the_compiler_limits_and_confines_itself_before_it_reads_its_input() {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let process = Process(command.spawn().unwrap());
-    // The second filter is its last step before it reads its input, which never comes here. In a container, it has those of
-    // this test too.
+    // The second filter is the last step before the process reads its input, which never arrives here. In a
+    // container, it also has this test's filters.
     let expected = filters(&fs::read_to_string("/proc/self/status").unwrap()) + 2;
     eventually("it confines itself", || match process.status() {
         status if filters(&status) == expected => Ok(()),
@@ -104,7 +104,7 @@ fn the_compiler_limits_and_confines_itself_before_it_reads_its_input() {
     assert_eq!(score.trim(), "1000");
 }
 
-/// The open file descriptors of a process.
+/// A process's open file descriptors.
 fn descriptors(process: u32) -> Vec<String> {
     let open = fs::read_dir(format!("/proc/{process}/fd")).unwrap();
     let mut open: Vec<String> = open
@@ -200,7 +200,7 @@ struct Case {
 }
 
 impl Case {
-    fn of(bytes: &[u8]) -> Self {
+    fn new(bytes: &[u8]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let plugin = directory.path().join("plugin.wasm");
         fs::write(&plugin, bytes).unwrap();
@@ -217,7 +217,7 @@ impl Case {
         Host::start(&self.directory.path().join("kubeconfig"), &self.options).unwrap()
     }
 
-    fn kept(&self) -> Vec<PathBuf> {
+    fn cached_files(&self) -> Vec<PathBuf> {
         let Ok(entries) = fs::read_dir(self.directory.path().join("cache")) else {
             return Vec::new();
         };
@@ -228,15 +228,16 @@ impl Case {
 }
 
 fn has_ending(path: &Path, ending: &str) -> bool {
-    path.extension().is_some_and(|found| found == ending)
+    path.extension()
+        .is_some_and(|extension| extension == ending)
 }
 
 #[test]
 fn a_host_caches_compiled_code_read_only() {
-    let case = Case::of(&fs::read(guest("garbage")).unwrap());
+    let case = Case::new(&fs::read(guest("garbage")).unwrap());
     let host = case.start();
     let code = eventually("the plugin is compiled", || {
-        case.kept()
+        case.cached_files()
             .into_iter()
             .find(|path| has_ending(path, "cwasm"))
             .ok_or_else(|| host.log().unwrap())
@@ -251,7 +252,7 @@ fn a_host_caches_compiled_code_read_only() {
 
 #[test]
 fn a_host_refuses_a_component_that_exhausts_the_compiler_and_caches_the_verdict() {
-    let case = Case::of(&astray::wants_memory());
+    let case = Case::new(&astray::wants_memory());
     let mut found_at = Vec::new();
     for _ in 0..2 {
         let mut host = case.start();
@@ -265,7 +266,7 @@ fn a_host_refuses_a_component_that_exhausts_the_compiler_and_caches_the_verdict(
         ] {
             assert!(log.contains(part), "{log}");
         }
-        let files = case.kept();
+        let files = case.cached_files();
         let [verdict] = &*files else {
             panic!("{files:?}");
         };
@@ -275,11 +276,11 @@ fn a_host_refuses_a_component_that_exhausts_the_compiler_and_caches_the_verdict(
     assert_eq!(found_at[0], found_at[1], "it was compiled again");
 }
 
-/// A host with a file size limit reports the limit and ends. Its own limit is no verdict on the component, so nothing is
-/// cached.
+/// A host with a file size limit reports the limit and exits. The limit says nothing about the component, so nothing
+/// is cached.
 #[test]
 fn a_host_that_cannot_write_compiled_code_ends_and_blames_no_plugin() {
-    let mut case = Case::of(&fs::read(guest("garbage")).unwrap());
+    let mut case = Case::new(&fs::read(guest("garbage")).unwrap());
     // The first limit is too small for the component, the second one for its compiled code.
     for bytes in [16_384, 200_000] {
         case.options.limits = vec![format!("--fsize={bytes}:{bytes}")];
@@ -288,12 +289,12 @@ fn a_host_that_cannot_write_compiled_code_ends_and_blames_no_plugin() {
         let log = host.log().unwrap();
         assert_eq!(status.code(), Some(1), "{status}: {log}");
         assert!(log.contains("File too large"), "{log}");
-        assert_eq!(case.kept(), Vec::<PathBuf>::new());
+        assert_eq!(case.cached_files(), Vec::<PathBuf>::new());
     }
     case.options.limits.clear();
     let host = case.start();
     eventually("the plugin is compiled", || {
-        case.kept()
+        case.cached_files()
             .iter()
             .any(|path| has_ending(path, "cwasm"))
             .then_some(())
@@ -301,7 +302,7 @@ fn a_host_that_cannot_write_compiled_code_ends_and_blames_no_plugin() {
     });
 }
 
-/// The child processes of a process.
+/// A process's children.
 fn children(parent: u32) -> Vec<u32> {
     let path = format!("/proc/{parent}/task");
     let lists = fs::read_dir(path)
@@ -325,7 +326,7 @@ fn a_compiler_whose_host_ended_before_its_start_ends() {
     command
         .args(["compile", MEMORY, CPU, CODE])
         .arg(format!("--host-process={another}"));
-    // Its input never comes.
+    // The input never arrives.
     command.stdin(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let status = eventually("it ends", || child.try_wait().unwrap().ok_or("it runs"));
@@ -341,7 +342,7 @@ fn a_compiler_whose_host_ended_before_its_start_ends() {
 
 #[test]
 fn a_compiler_inherits_no_secret_of_its_host_and_ends_with_it() {
-    let case = Case::of(&astray::wants_time());
+    let case = Case::new(&astray::wants_time());
     // The host inherits an open file, which the compiler must not inherit in turn.
     let script = r#"exec 7</etc/passwd; exec "$0" "$@""#;
     let mut command = bound(Path::new("/bin/sh"));
@@ -385,7 +386,7 @@ fn a_compiler_inherits_no_secret_of_its_host_and_ends_with_it() {
         }
     });
     let code = case
-        .kept()
+        .cached_files()
         .into_iter()
         .find(|path| has_ending(path, "cwasm"));
     assert_eq!(code, None);

@@ -1,4 +1,5 @@
-//! Schemas of configurations: what `innkeeper inspect` refuses, and the limits of the process that checks a configuration.
+//! Configuration schemas: what `innkeeper inspect` rejects, and the limits on the process that checks a
+//! configuration.
 
 use std::{
     fs,
@@ -15,10 +16,10 @@ use innkeeper_sandbox::{
 use innkeeper_tests::process::path_from_env;
 use serde_json::{Map, Value, json};
 
-/// The exit code for a file that is refused.
+/// The exit code for a rejected file.
 const FINDING: i32 = 3;
 
-/// Returns a checker whose processes are the product.
+/// Returns a checker that runs the product's processes.
 pub(crate) fn config_checker() -> ConfigChecker {
     ConfigChecker::new(Program {
         path: path_from_env("INNKEEPER_BIN").expect("the host is built"),
@@ -92,7 +93,7 @@ fn the_confined_process_finds_the_problems_of_a_configuration() {
     assert!(text.contains("'x'"), "{text}");
 }
 
-/// Returns a text of two letters in no order, for which no automaton stays small.
+/// Returns a text with two letters in no order, for which no automaton stays small.
 fn letters(count: usize) -> String {
     let mut state = 7_u64;
     let letter = |_| {

@@ -8,7 +8,7 @@ use innkeeper_tests::{
     registry::{Client, Registry},
 };
 
-use crate::artifacts::{check_refused, push, said};
+use crate::artifacts::{check_refused, output_json, push};
 
 /// Signs offline: with a key, without a transparency log.
 const SIGN: [&str; 6] = [
@@ -25,7 +25,7 @@ const VERIFY: [&str; 3] = [
     "--allow-http-registry",
 ];
 
-/// The path of a key for signatures.
+/// A signing key's path.
 pub(crate) fn fixture(name: &str) -> String {
     let path = root()
         .join("host/crates/source/src/tests/fixtures")
@@ -33,7 +33,7 @@ pub(crate) fn fixture(name: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// A cosign client with a key pair, and the path of the public key.
+/// A cosign client with a key pair, and the public key's path.
 pub(crate) fn cosign() -> (Client, String) {
     let cosign = Client::cosign().unwrap();
     cosign.run(&["generate-key-pair"]).unwrap();
@@ -88,7 +88,7 @@ fn innkeeper_verifies_a_signature_of_cosign() {
     }
     let (cosign, public) = cosign();
     let innkeeper = Client::innkeeper().unwrap();
-    // The older format stores the signature under a tag of its own, the newer one as a referrer of the artifact.
+    // The older format stores the signature under its own tag, the newer one as a referrer.
     for format in ["--new-bundle-format=false", "--new-bundle-format=true"] {
         let registry = Registry::start().unwrap();
         let pushed = push(&innkeeper, &registry, &["--insecure"]);
@@ -104,17 +104,17 @@ fn innkeeper_verifies_a_signature_of_cosign() {
         check_refused(&innkeeper, &verify(&public), 3, &none);
         let sign = [&SIGN[..], &[format, &pinned]].concat();
         cosign.run(&sign).unwrap();
-        let verified = said(&innkeeper, &verify(&public));
+        let verified = output_json(&innkeeper, &verify(&public));
         assert_eq!(verified["manifestDigest"], manifest);
         let other = verify(&fixture("other.pub"));
         let texts = ["none of the expected keys made the signature"];
         check_refused(&innkeeper, &other, 3, &texts);
 
-        // A second signer keeps the signature of the first.
+        // A second signer keeps the first one's signature.
         let sign = ["sign", &tagged, "--insecure", "--key", &fixture("p256.key")];
         innkeeper.run(&sign).unwrap();
-        said(&innkeeper, &verify(&public));
-        said(&innkeeper, &verify(&fixture("p256.pub")));
+        output_json(&innkeeper, &verify(&public));
+        output_json(&innkeeper, &verify(&fixture("p256.pub")));
         check_cosign(&cosign, &tagged, &public, true);
     }
 }

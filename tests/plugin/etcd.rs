@@ -1,6 +1,6 @@
-//! The etcd plugin with real members: etcd and etcdctl run as the answers of the plugin say, and as nothing else.
+//! The etcd plugin with real members: etcd and etcdctl run exactly as the plugin's answers say.
 //!
-//! Only `tests/full` builds all versions of etcd and runs all tests; `tests/run` has one short case with one version.
+//! Only `tests/full` builds all etcd versions and runs all tests; `tests/run` has one short case with one version.
 
 mod authentication;
 mod certificates;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use self::world::World;
 
-/// The image of the article.
+/// The article's image.
 const V34: &str = "cnych/etcd:v3.4.13";
 const V35: &str = "quay.io/coreos/etcd:v3.5.35";
 const V36: &str = "quay.io/coreos/etcd:v3.6.16";
@@ -28,7 +28,7 @@ fn spec(size: usize, image: &str) -> Value {
     json!({ "size": size, "image": image })
 }
 
-/// A cluster that is Ready and has a value of a client.
+/// A Ready cluster with a client's value.
 fn formed(spec: Value) -> World {
     let size = usize::try_from(spec["size"].as_u64().unwrap()).unwrap();
     let world = World::new(spec);
@@ -42,7 +42,7 @@ fn formed_with(mut world: World, size: usize) -> World {
     world
 }
 
-/// Checks that etcd has these members and none besides.
+/// Checks that etcd has exactly these members.
 #[track_caller]
 fn check_members(world: &World, size: usize) {
     let listed = world.etcdctl(&["member", "list"]).unwrap();
@@ -53,7 +53,7 @@ fn check_members(world: &World, size: usize) {
     assert_eq!((listed.lines().count(), started), (size, size), "{listed}");
 }
 
-/// The client's value in the data of one member.
+/// The client's value in one member's data.
 fn first_of(world: &World, ordinal: i64) -> Result<String, String> {
     let endpoint = world.url(&format!("demo-{ordinal}.demo"));
     world.etcdctl_at(
@@ -81,7 +81,7 @@ fn uids(world: &World) -> Vec<&Value> {
         .collect()
 }
 
-/// The last member has logged this. It has no Pod while it is replaced.
+/// True if the last member has logged this. It has no Pod while it is replaced.
 fn logs(world: &World, text: &str) -> bool {
     let pod = world.pods.get(&2);
     pod.is_some_and(|pod| pod.logs().contains(text))
@@ -129,7 +129,7 @@ fn an_edit_with_a_member_down_keeps_the_quorum() {
     check_first(&world, 3);
 }
 
-/// The IDs of the members by name.
+/// The members' IDs by name.
 fn ids(world: &World) -> BTreeMap<String, String> {
     let listed = world.etcdctl(&["member", "list"]).unwrap();
     let id = |line: &str| {
@@ -253,11 +253,11 @@ fn an_upgrade_goes_through_each_minor_version() {
         "spec.image: upgrade from 3.5.35 to 3.7.3 is not allowed, go one minor version at a time"
     );
     upgrade(&mut world, &spec(3, V36), "3.6.16");
-    // The user need not know that a member of 3.7 cannot read log entries of 3.5.
+    // The user need not know that 3.7 members cannot read 3.5 log entries.
     upgrade(&mut world, &spec(3, V37), "3.7.3");
 }
 
-/// Upgrades a cluster, and checks that no member of 3.7 finds entries of 3.5.
+/// Upgrades a cluster, and checks that no 3.7 member reads 3.5 entries.
 #[track_caller]
 fn upgrade(world: &mut World, next: &Value, version: &str) {
     world.edit(next.clone());
@@ -282,29 +282,31 @@ fn an_upgrade_survives_lost_data_and_a_lost_record_in_its_middle() {
         return;
     }
     for medium in ["Persistent", "Memory"] {
-        let of = |image| {
+        let with_image = |image| {
             let mut spec = spec(3, image);
             spec["storage"] = json!({ "medium": medium, "size": "512Mi" });
             spec
         };
-        let mut world = formed(of(V35));
-        upgrade(&mut world, &of(V36), "3.6.16");
-        world.edit(of(V37));
+        let mut world = formed(with_image(V35));
+        upgrade(&mut world, &with_image(V36), "3.6.16");
+        world.edit(with_image(V37));
         world.until("the members write snapshots", |world| {
             world.condition("Progressing").1 == "PreparingUpgrade"
         });
         world.lose_record();
         world.until("a member has the new version", |world| {
-            let mut pods = world.pods.values();
-            pods.any(|pod| pod.is_ready && pod.object["spec"]["containers"][0]["image"] == V37)
+            world
+                .pods
+                .values()
+                .any(|pod| pod.is_ready && pod.object["spec"]["containers"][0]["image"] == V37)
         });
-        // A member of 3.7 gets its data from members of 3.6.
+        // A 3.7 member gets its data from 3.6 members.
         if medium == "Persistent" {
             world.lose_disk(2);
         } else {
             world.delete_pod(2);
         }
-        upgrade(&mut world, &of(V37), "3.7.3");
+        upgrade(&mut world, &with_image(V37), "3.7.3");
     }
 }
 
@@ -322,7 +324,7 @@ fn a_pause_and_a_change_of_the_parent_keep_the_data() {
     world.lose_record();
     world.until_ready();
     check_members(&world, 3);
-    // Another parent takes up the data: etcd knows its members by the names of the Pods.
+    // Another parent takes over the data: etcd knows its members by their Pod names.
     world.replace_parent();
     let mut adopting = spec(3, V36);
     adopting["storage"] = json!({ "existingClaims": "Adopt" });
@@ -398,10 +400,10 @@ fn a_full_database_is_enlarged_and_the_alarm_disarmed() {
     for _ in 0..20 {
         world.step();
     }
-    // The members keep serving reads, and the way to a larger quota is open.
+    // The members keep serving reads, and the quota can be increased.
     assert_eq!(world.condition("Available").1, "QuorumHealthy");
     check_first(&world, 3);
-    // The readiness of versions without /readyz.
+    // How versions without /readyz report readiness.
     let member = &world.pods[&0].place;
     let health = |path| member.probe(&json!({ "httpGet": { "path": path, "port": 2381 } }));
     assert_eq!(
@@ -416,7 +418,7 @@ fn a_full_database_is_enlarged_and_the_alarm_disarmed() {
     inspect(&mut world, "NotDegraded");
 }
 
-/// Lets the schedule come due, and waits for the reason of `Degraded`.
+/// Makes the schedule due, and waits for the `Degraded` reason.
 #[track_caller]
 fn inspect(world: &mut World, reason: &str) {
     world.inspect();
@@ -447,7 +449,7 @@ fn a_member_whose_data_differ_is_told_and_replaced() {
         world.pods.values().all(|pod| !pod.is_ready)
     });
     inspect(&mut world, "Corrupt");
-    // The remedy of the message.
+    // The remedy in the message.
     let first = world.url("demo-0.demo");
     world.etcdctl_at(&first, &["alarm", "disarm"]).unwrap();
     world.until_ready();
@@ -465,7 +467,7 @@ fn an_edit_that_no_member_survives_stops_at_one_and_is_reverted() {
     }
     let mut world = formed(spec(3, V36));
     let mut bad = spec(3, V36);
-    // The plugin knows the form of the value alone.
+    // The plugin only knows the value's form.
     bad["options"] = json!({ "cipher-suites": "UNKNOWN" });
     world.edit(bad);
     world.until("the first member fails", |world| logs(world, "UNKNOWN"));

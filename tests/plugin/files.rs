@@ -1,4 +1,4 @@
-//! Files that are no plugins: `inspect` and `run` report the problem and the remedy, each with its own exit code.
+//! Files that are no plugins: `inspect` and `run` report problem and remedy, each with its own exit code.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use innkeeper_tests::{Host, HostOptions, eventually, process::path_from_env};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The exit code for a file, a port or a directory that a command cannot use.
+/// The exit code for a file, port or directory that a command cannot use.
 const BAD_USE: i32 = 2;
 
 /// The exit code of `inspect` for a file that is no plugin.
@@ -39,15 +39,15 @@ impl Case {
         Self { directory, file }
     }
 
-    fn of(bytes: &[u8]) -> Self {
+    fn new(bytes: &[u8]) -> Self {
         let case = Self::missing();
         fs::write(&case.file, bytes).expect("a file can be written");
         case
     }
 
-    /// The case of a component in the text format.
-    fn of_text(text: &str) -> Self {
-        Self::of(&wat::parse_str(text).expect("a component in the text format"))
+    /// A case with a component in text format.
+    fn from_text(text: &str) -> Self {
+        Self::new(&wat::parse_str(text).expect("a component in the text format"))
     }
 
     fn inspect(&self, arguments: &[&str]) -> Output {
@@ -57,8 +57,8 @@ impl Case {
         command.output().expect("inspect can be started")
     }
 
-    /// Checks that both commands refuse the file for the same reason. `kind` is the first line of `inspect`, the kind of file;
-    /// none if it cannot know.
+    /// Checks that both commands reject the file for the same reason. `kind` is the first line of `inspect`, the kind
+    /// of file; `None` if it cannot know.
     #[track_caller]
     fn refused(&self, kind: Option<&str>, problem: &str) {
         let output = self.inspect(&[]);
@@ -151,7 +151,7 @@ fn test_guest(name: &str) -> PathBuf {
 }
 
 fn copy(file: &Path) -> Case {
-    Case::of(&fs::read(file).expect("a guest can be read"))
+    Case::new(&fs::read(file).expect("a guest can be read"))
 }
 
 #[test]
@@ -169,12 +169,12 @@ fn refuses_a_directory() {
 
 #[test]
 fn refuses_an_empty_file() {
-    Case::of(b"").refused(Some("what          not WebAssembly"), "the file is empty");
+    Case::new(b"").refused(Some("what          not WebAssembly"), "the file is empty");
 }
 
 #[test]
 fn refuses_a_file_that_is_not_wasm() {
-    Case::of(b"apiVersion: v1").refused(
+    Case::new(b"apiVersion: v1").refused(
         Some("what          not WebAssembly"),
         "this is not WebAssembly: it starts with \"apiVersion: v1\"; give the .wasm file that the build made",
     );
@@ -182,7 +182,7 @@ fn refuses_a_file_that_is_not_wasm() {
 
 #[test]
 fn refuses_a_core_module() {
-    Case::of_text("(module)").refused(
+    Case::from_text("(module)").refused(
         Some("what          core module"),
         "this is a core WebAssembly module, not a component: make it one with",
     );
@@ -191,7 +191,7 @@ fn refuses_a_core_module() {
 #[test]
 fn refuses_a_component_of_another_world() {
     let text = r#"(component (instance $run) (export "wasi:cli/run@0.2.0" (instance $run)))"#;
-    Case::of_text(text).refused(
+    Case::from_text(text).refused(
         Some("what          component"),
         "it is a component, but not a plugin: it neither imports nor exports innkeeper:plugin; it exports wasi:cli/run@0.2.0",
     );
@@ -201,7 +201,7 @@ fn refuses_a_component_of_another_world() {
 fn refuses_an_unknown_contract_version() {
     let text =
         r#"(component (instance $r) (export "innkeeper:plugin/reconciler@9.0.0" (instance $r)))"#;
-    Case::of_text(text).refused(
+    Case::from_text(text).refused(
         Some("what          plugin"),
         "unsupported contract version innkeeper:plugin@9.0.0 (supported: 0.1.0)",
     );
@@ -212,13 +212,13 @@ fn refuses_an_import_outside_of_the_contract() {
     let text = r#"(component
         (import "wasi:sockets/tcp@0.3.0" (instance))
         (instance $r) (export "innkeeper:plugin/reconciler@0.1.0" (instance $r)))"#;
-    Case::of_text(text).refused(Some("what          plugin"), "wasi:sockets/tcp@0.3.0");
+    Case::from_text(text).refused(Some("what          plugin"), "wasi:sockets/tcp@0.3.0");
 }
 
 #[test]
 fn refuses_a_truncated_plugin() {
     let bytes = fs::read(test_guest("garbage.wasm")).unwrap();
-    Case::of(&bytes[..bytes.len() / 2]).refused(
+    Case::new(&bytes[..bytes.len() / 2]).refused(
         Some("what          plugin"),
         "the file is truncated: copy it or build it again",
     );
@@ -226,7 +226,7 @@ fn refuses_a_truncated_plugin() {
 
 #[test]
 fn refuses_a_file_above_the_limit() {
-    let case = Case::of(b"\0asm");
+    let case = Case::new(b"\0asm");
     let file = fs::File::options().write(true).open(&case.file).unwrap();
     file.set_len(33 << 20).unwrap();
     case.refused(
@@ -240,7 +240,7 @@ fn ends_at_once_without_a_usable_plugin() {
     let begin = Instant::now();
     let (code, log) = Case::missing().run();
     assert_eq!(code, Some(BAD_USE), "{log}");
-    // A host that waited for the API server would never end: there is none.
+    // Without an API server, a host that waited for it would never exit.
     assert!(begin.elapsed() < Duration::from_secs(20), "{log}");
 }
 
@@ -279,7 +279,7 @@ fn input_that_cannot_be_used_is_a_usage_error() {
         "{log}"
     );
 
-    // Compiled code in a directory that others may write to could be replaced.
+    // Others could replace compiled code in a directory that they may write to.
     let open = directory.path().join("open");
     fs::create_dir(&open).unwrap();
     fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();

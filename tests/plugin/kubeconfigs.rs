@@ -1,4 +1,4 @@
-//! Unusable kubeconfigs: `run` ends at once and prints one line with the problem, the file and the remedy.
+//! Unusable kubeconfigs: `run` exits at once and prints one line with problem, file and remedy.
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -39,7 +39,7 @@ impl Case {
         self.directory.path().join("kubeconfig")
     }
 
-    /// Returns the output of a host that refuses the kubeconfig: one line.
+    /// Returns the one-line output of a host that rejects the kubeconfig.
     #[track_caller]
     fn refused(&self, arguments: &[&str]) -> String {
         let guests = path_from_env("INNKEEPER_TEST_GUESTS").expect("the guests are built");

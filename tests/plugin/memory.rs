@@ -1,4 +1,4 @@
-//! The memory of the shipped plugins' calls: one that does not grow costs the host no system call.
+//! Memory of calls to the shipped plugins: a call that does not grow it costs the host no system call.
 
 use std::{fs, num::NonZeroU32, sync::Arc};
 
@@ -15,7 +15,7 @@ use wasmparser::{Parser, Payload};
 
 const PAGE_BYTES: u64 = 65_536;
 
-/// The peak counts the tables as well, which are smaller than a page.
+/// The peak includes the tables, which are smaller than a page.
 const TABLES_BYTES_MAX: usize = 16_384;
 
 /// A plugin with its memory before the first call.
@@ -39,11 +39,11 @@ impl Guest {
         }
     }
 
-    /// Calls the guest for a parent whose children are as it wants them, and which sees these Pods.
+    /// Calls the plugin for a parent with up-to-date children and these Pods.
     fn call_settled(&self, parent: &Value, pods: &[Arc<str>]) -> CallReport {
         let stated = match self.call(parent, &[], pods).end {
             End::Answered(Outcome::Desired(desired)) => desired.children,
-            // The objects that the parent names are missing here.
+            // The objects that the parent references are missing here.
             End::Answered(Outcome::Keep(_)) => Vec::new(),
             other => unreachable!("{other:?}"),
         };
@@ -77,7 +77,7 @@ impl Guest {
     }
 }
 
-/// The size of all memories of a component's modules at their start.
+/// The initial size of all memories in a component's modules.
 fn initial_bytes(component: &[u8]) -> usize {
     let pages: u64 = Parser::new(0)
         .parse_all(component)
@@ -112,7 +112,7 @@ fn pod(index: usize) -> Arc<str> {
     Arc::from(json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata }).to_string())
 }
 
-/// A parent as the API server has it.
+/// A parent as the API server stores it.
 fn parent(file: &str, kind: &str) -> Value {
     let objects = manifest::load(file).unwrap();
     let mut parent = objects

@@ -1,11 +1,11 @@
-//! Numbers on their way from a parent through a guest to a child.
+//! Numbers on their way from a parent through a plugin to a child.
 
 use std::{fs, path::Path, process::Command};
 
 use innkeeper_tests::process::path_from_env;
 use serde_json::{Value, json};
 
-/// As many floats as show an inexact parser: about one of five random ones.
+/// Enough floats to expose an inexact parser: about one in five random ones does.
 const FLOATS: usize = 300;
 
 /// Floats whose shortest text has up to 17 digits.
@@ -21,7 +21,7 @@ fn floats() -> Vec<f64> {
     (0..FLOATS).map(|_| next()).collect()
 }
 
-/// As many items as a list of a spec may have.
+/// The maximum number of items in the spec's list.
 const ITEMS: usize = 60;
 
 #[test]
@@ -33,7 +33,7 @@ fn floats_reach_a_child_with_all_their_digits() {
     }
 }
 
-/// Returns the numbers in the child that the guest `unruly` makes of a parent.
+/// Returns the numbers in the child that the guest `unruly` creates for a parent.
 fn copied(directory: &Path, numbers: &[f64]) -> Vec<f64> {
     let path = directory.join("parent.json");
     let parent = json!({

@@ -1,4 +1,4 @@
-//! `innkeeper new`: projects outside of the repository that build, pass their tests and run; and the package of the SDK.
+//! `innkeeper new`: projects outside the repository that build, pass their tests and run; and the SDK package.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ const BAD_USE: i32 = 2;
 
 fn run(program: &Path, directory: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(program);
-    // The target directory of the suites is no business of a project.
+    // A project must not use the suites' target directory.
     command.env_remove("CARGO_TARGET_DIR");
     command.args(arguments).current_dir(directory);
     command.output().expect("the program can be started")
@@ -34,7 +34,7 @@ fn check(output: &Output, code: i32, part: &str) {
     assert!(stderr.contains(part), "{stderr}");
 }
 
-/// Builds a project with the compiled dependencies of the guests, runs its tests, and renders its example.
+/// Builds a project with the guests' compiled dependencies, runs its tests, and renders its example.
 #[track_caller]
 fn works(project: &Path, name: &str) {
     let guests = path_from_env("INNKEEPER_GUESTS").expect("the guests are built");
@@ -66,7 +66,7 @@ fn a_new_project_builds_tests_and_runs_outside_of_the_repository() {
     check(&innkeeper(around.path(), &["new", "ponds"]), SUCCESS, "");
     assert!(project.join(".innkeeper/kit/Cargo.toml").is_file());
     assert!(project.join(".innkeeper/sdk/Cargo.toml").is_file());
-    // Cargo can read it and finds all versions in the lock file, without the network.
+    // cargo can read it and finds all versions in the lock file, without network access.
     let metadata = ["metadata", "--offline", "--format-version", "1"];
     check(&run(Path::new("cargo"), &project, &metadata), SUCCESS, "");
     if is_full() {
@@ -77,7 +77,7 @@ fn a_new_project_builds_tests_and_runs_outside_of_the_repository() {
 #[test]
 fn a_project_for_an_existing_definition_has_its_types() {
     let around = tempfile::tempdir().unwrap();
-    // A large definition, whose kind has the name of the reconciler. Plugins themselves are no parents without a grant.
+    // A large CRD whose kind has the reconciler's name. Plugins themselves need a grant to be parents.
     let definition = root().join("deploy/crds/plugins.innkeeper.dev.yaml");
     let definition = fs::read_to_string(definition)
         .unwrap()
@@ -156,7 +156,7 @@ fn the_sdk_and_the_kit_are_packages_with_the_contract_inside() {
     }
 }
 
-/// The packages that `cargo install innkeeper` fetches are made in a copy, because this repository may not be published yet.
+/// Packages what `cargo install innkeeper` fetches, in a copy, because this repository may not be published yet.
 #[test]
 fn the_host_and_the_build_helper_are_packages() {
     let copy = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! `deploy/release`: what it refuses, and what a release has. Only `tests/full` makes a release, which links for minutes.
+//! `deploy/release`: what it rejects, and what a release contains. Only `tests/full` makes a release, which links for
+//! minutes.
 
 use std::{
     collections::BTreeMap,
@@ -23,12 +24,14 @@ use crate::cosign::{check_cosign, cosign, fixture};
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Removes the variables that cargo gives to tests: build scripts would run again, here and at the next build.
 const WITHOUT_CARGO: &str = "unset $(compgen -e CARGO_MANIFEST_) $(compgen -e CARGO_PKG_)";
-/// The largest allowed size of the unpacked image of a release.
+/// The maximum size of a release's unpacked image.
 const IMAGE_BYTES_MAX: u64 = 60_000_000;
 
 fn release(checkout: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(checkout.join("deploy/release"));
-    command.args(arguments).output().unwrap()
+    Command::new(checkout.join("deploy/release"))
+        .args(arguments)
+        .output()
+        .unwrap()
 }
 
 #[track_caller]
@@ -127,7 +130,7 @@ fn two_runs_of_one_build_are_alike_and_can_be_verified() {
         (released(&directory, to), error)
     };
     let (first, _) = make("umask 022", &[]);
-    // The settings of another user.
+    // Another user's settings.
     let other = "umask 077; export LC_ALL=C.UTF-8 TZ=Asia/Tokyo";
     let (second, log) = make(other, &["--publish"]);
     assert_eq!(first, second);
@@ -137,7 +140,7 @@ fn two_runs_of_one_build_are_alike_and_can_be_verified() {
     check_published(to);
 }
 
-/// The checksum of each file of a release, without signatures: those of ECDSA have a random part.
+/// The checksums of a release's files without signatures: ECDSA signatures have a random part.
 fn released(directory: &Path, registry: &str) -> BTreeMap<String, String> {
     let sums = fs::read_to_string(directory.join("SHA256SUMS")).unwrap();
     let mut files: BTreeMap<String, String> = sums
@@ -182,7 +185,7 @@ fn released(directory: &Path, registry: &str) -> BTreeMap<String, String> {
     files
 }
 
-/// Checks the files as those who download them would.
+/// Checks the files like someone who downloads them.
 #[track_caller]
 fn check_files(directory: &Path) {
     let run = |program: &str, arguments: &[&str]| {
@@ -262,7 +265,7 @@ fn check_materials(file: &Path) {
     assert!(components.any(|component| component["name"] == "wasmtime"));
 }
 
-/// Checks that a program has no path of this machine: of the checkout, of cargo's home and of the toolchain.
+/// Checks that a program contains no path from this machine: checkout, cargo home, toolchain.
 #[track_caller]
 fn check_program(program: &Path) {
     let bytes = fs::read(program).unwrap();
@@ -279,13 +282,15 @@ fn check_program(program: &Path) {
     }
 }
 
-/// Counts under other names than those of the program have no effect: then no part of it is known to run often.
+/// Profile counts have no effect under other names than the program's: then no code counts as hot.
 #[track_caller]
 fn check_counts(program: &Path) {
     let sizes = Command::new("size").arg("-A").arg(program).output();
     let sizes = String::from_utf8(sizes.unwrap().stdout).unwrap();
-    let mut lines = sizes.lines().map(str::split_whitespace);
-    let hot = lines.find_map(|mut words| (words.next() == Some(".text.hot")).then(|| words.next()));
+    let hot = sizes
+        .lines()
+        .map(str::split_whitespace)
+        .find_map(|mut words| (words.next() == Some(".text.hot")).then(|| words.next()));
     let bytes: u32 = hot.flatten().unwrap_or("0").parse().unwrap();
     // Measured: some megabytes with counts that fit, and below 200 bytes with others.
     assert!(bytes > 1 << 20, "{sizes}");
@@ -307,7 +312,7 @@ fn check_published(registry: &str) {
     }
 }
 
-/// Writes an image without layers as an OCI layout.
+/// Writes a layerless image as an OCI layout.
 fn write_image(layout: &Path) {
     let blobs = layout.join("blobs/sha256");
     fs::create_dir_all(&blobs).unwrap();
@@ -333,7 +338,7 @@ fn write_image(layout: &Path) {
     fs::write(layout.join("oci-layout"), version.to_string()).unwrap();
 }
 
-/// The signing part of a release alone, with a small image in place of that of the host.
+/// Only the signing part of a release, with a small image instead of the host's.
 #[test]
 fn image_chart_and_provenance_are_signed_for_cosign() {
     if !is_full() {
@@ -343,8 +348,7 @@ fn image_chart_and_provenance_are_signed_for_cosign() {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("out");
     write_image(&out.join("oci/innkeeper"));
-    // The script would take the arguments for its own.
-    // The script would take the arguments for its own.
+    // Without set --, the script would read these arguments as its own.
     let script = "settings=(\"version=$1\" \"registry=$2\" \"key=$3\" \"out=$4\" \"work=$5\"); set --; source deploy/release; \
         declare \"${settings[@]}\"; commit=$(git rev-parse HEAD); \
         \"$INNKEEPER_HELM\" package deploy/chart --destination \"$out\"; \
@@ -363,7 +367,7 @@ fn image_chart_and_provenance_are_signed_for_cosign() {
         let reference = format!("{}/{name}:{VERSION}", registry.address());
         check_cosign(&cosign, &reference, &fixture("p256.pub"), true);
         check_cosign(&cosign, &reference, &fixture("other.pub"), false);
-        // The second push of the same files has the same manifest, which has one signature.
+        // Pushing the same files again gives the same manifest, which has one signature.
         let ls = ["ls", "--insecure", reference.rsplit_once(':').unwrap().0];
         let tags = Client::crane().unwrap().run(&ls).unwrap();
         assert_eq!(tags.lines().count(), 2, "{tags}");
@@ -371,7 +375,7 @@ fn image_chart_and_provenance_are_signed_for_cosign() {
     check_provenance(&cosign, &out);
 }
 
-/// Checks that a file of a release has a provenance, and another file has none.
+/// Checks that a release file has a provenance, and another file has none.
 #[track_caller]
 fn check_provenance(cosign: &Client, out: &Path) {
     let attestation = out.join(format!("innkeeper-{VERSION}.intoto.jsonl"));

@@ -1,10 +1,10 @@
-//! The progress of `tests/setup`, and its check of a checkout of gobackup.
+//! The progress output of `tests/setup`, and its check of a gobackup checkout.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 use innkeeper_tests::manifest::root;
 
-/// Runs two parts of the script in a copy of it, whose compilers do nothing, and returns the lines with estimates.
+/// Runs two parts of the script in a copy whose compilers do nothing, and returns the lines with estimates.
 fn estimates(copy: &Path) -> Vec<String> {
     let script = r#"PATH="$0/bin:$PATH" exec "$0/tests/setup" --only host --only controlplane"#;
     let mut setup = Command::new("sh");
@@ -55,7 +55,7 @@ fn setup_estimates_the_time_left_for_what_was_never_built() {
     assert!(estimates(copy.path()).is_empty());
 }
 
-/// The last line of `tests/setup --only gobackup` with this checkout.
+/// The last line of `tests/setup --only gobackup` for this checkout.
 fn gobackup(checkout: &Path) -> String {
     let copy = tempfile::tempdir().unwrap();
     for path in ["tests/setup", "tests/controlplane/go.mod"] {

@@ -51,7 +51,7 @@ fn the_shipped_plugins_have_the_properties_of_good_reconcilers() {
     }
 }
 
-/// Ten plugins with one bad habit each, and the good one that they would be without it.
+/// Ten plugins with one bad habit each, and the good plugin that they are otherwise.
 #[test]
 fn ten_bad_plugins_are_found_with_a_small_parent() {
     let file = path_from_env("INNKEEPER_TEST_GUESTS")
@@ -61,7 +61,7 @@ fn ten_bad_plugins_are_found_with_a_small_parent() {
     let config = directory.path().join("config.yaml");
     let run = |habit: &str| {
         fs::write(&config, format!("habit: {habit}\n")).unwrap();
-        // Each call of the one that spins takes as long as its deadline.
+        // Each call to the plugin that spins lasts until its deadline.
         let parents = if habit == "spins" { "1" } else { "40" };
         let config = [
             "--config",
@@ -103,7 +103,7 @@ fn ten_bad_plugins_are_found_with_a_small_parent() {
             .unwrap();
         let problem = result["problem"].as_str().unwrap_or_default();
         assert!(problem.contains(part), "{habit}: {report:#}");
-        // The smallest parent has no field but the one that matters.
+        // The smallest parent contains only the field that matters.
         let (_, parent) = problem.split_once("# parent.yaml\n").unwrap();
         let (_, rest) = parent.split_once("\nspec:").unwrap();
         let fields: Vec<&str> = rest
@@ -117,7 +117,7 @@ fn ten_bad_plugins_are_found_with_a_small_parent() {
     }
 }
 
-/// Makes a directory with one case, whose parent is that of an example.
+/// Creates a directory with one case, with an example as parent.
 fn a_case(directory: &Path) -> PathBuf {
     let case = directory.join("first");
     fs::create_dir(&case).unwrap();
@@ -168,7 +168,7 @@ fn a_case_is_written_compared_and_told_apart() {
     check(&with(&[]), FINDING, "and the budget in");
 }
 
-/// Makes a recording of memcached with another answer than that of the plugin.
+/// Creates a memcached recording with an answer that the plugin does not give.
 pub(crate) fn a_recording() -> Value {
     let selector = "app.kubernetes.io/component=cache,app.kubernetes.io/instance=web,\
                     app.kubernetes.io/managed-by=innkeeper,app.kubernetes.io/name=memcached";
@@ -199,7 +199,7 @@ fn a_recording_is_a_case_as_it_is() {
     assert!(log.contains(part), "{log}");
     check(&with(&["--update"]), SUCCESS, "ok      case web.json");
     check(&with(&[]), SUCCESS, "ok      case web.json");
-    // Only the answer and its revision are new, and the rest is as it was.
+    // Only the answer and its revision change.
     let mut updated: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     assert_eq!(updated["answer"]["outcome"], "desired");
     assert_ne!(updated["revision"], "sha256:00");

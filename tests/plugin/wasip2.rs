@@ -1,5 +1,5 @@
-//! A guest whose imports come from the toolchain: rustc makes a component for `wasm32-wasip2`, and for `wasm32-wasip1` a
-//! module that the adapter of preview 1 makes a component.
+//! A guest with the toolchain's own imports: rustc makes a component for `wasm32-wasip2`, and for `wasm32-wasip1` a
+//! module that the preview 1 adapter turns into a component.
 
 use std::{
     fs,
@@ -21,7 +21,7 @@ const FAULTED: i32 = 3;
 /// The time of the pass, in milliseconds since the Unix epoch.
 const NOW_MS: &str = "1893456000123";
 
-/// The directory of the component that the adapter makes.
+/// The directory with the adapter's component.
 static ADAPTED: LazyLock<TempDir> = LazyLock::new(|| {
     let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
     let module = fs::read(guests.join("wasip1.module")).unwrap();
@@ -38,7 +38,7 @@ static ADAPTED: LazyLock<TempDir> = LazyLock::new(|| {
     directory
 });
 
-/// The guest as a component, of each target.
+/// The guest as a component, for each target.
 fn components() -> [PathBuf; 2] {
     let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
     [
@@ -47,7 +47,7 @@ fn components() -> [PathBuf; 2] {
     ]
 }
 
-/// Renders a parent with this behaviour at a fixed time.
+/// Renders a parent with this behavior at a fixed time.
 fn render(component: &Path, behaviour: &str, seed: &str) -> Output {
     let directory = tempfile::tempdir().unwrap();
     let parent = directory.path().join("parent.json");
@@ -77,7 +77,7 @@ fn check_fault(behaviour: &str, text: &str) {
     }
 }
 
-/// The results of a pass that prints.
+/// Renders a pass that prints; returns the child's data and the log.
 fn printed(component: &Path, seed: &str) -> (Value, String) {
     let output = render(component, "prints", seed);
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -105,7 +105,7 @@ fn the_standard_library_sees_the_pass_and_nothing_else() {
         });
         assert_eq!(without_order, expected, "{}", component.display());
 
-        // The order of a HashSet follows from the random bytes of the pass.
+        // A HashSet's order depends on the pass's random bytes.
         assert_eq!(printed("1").0, data);
         let other = ["2", "3", "4"].map(|seed| printed(seed).0["order"].clone());
         assert!(other.iter().any(|order| *order != data["order"]), "{data}");

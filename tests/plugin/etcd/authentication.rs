@@ -1,4 +1,4 @@
-//! Authentication that a user has switched on: Jobs without a user name the cause, and recover when it is off.
+//! Authentication that a user has enabled: Jobs without a user report the cause, and recover when it is off.
 
 use innkeeper_tests::process::is_full;
 use serde_json::json;
@@ -10,7 +10,7 @@ const CAUSE: &str = "authentication is on: give Jobs a client certificate of the
 
 const ROOT: [&str; 2] = ["--user", "root:secret"];
 
-/// Lets the schedule come due, and waits for the end of the inspection.
+/// Makes the schedule due, and waits until the inspection ends.
 #[track_caller]
 fn inspected(world: &mut World) {
     world.inspect();
@@ -24,7 +24,7 @@ fn authentication_that_is_on_is_named_and_switched_off() {
     if !is_full() {
         return;
     }
-    // etcd 3.4 tells its alarms to everybody.
+    // etcd 3.4 shows its alarms to everyone.
     for (image, asks_user) in [(V34, false), (V35, true), (V36, true), (V37, true)] {
         let mut inspection = spec(3, image);
         inspection["inspection"] = json!({ "schedule": "*/10 * * * *" });

@@ -1,4 +1,4 @@
-//! Members, clients and Jobs with certificates in Secrets, as cert-manager makes them.
+//! Members, clients and Jobs with certificates in Secrets like cert-manager's.
 
 use std::{collections::BTreeMap, fs};
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{V36, check_first, check_members, formed_with, spec, uids, world::World};
 
-/// An issuer of certificates.
+/// A certificate issuer.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -24,7 +24,7 @@ impl Authority {
         pem("CERTIFICATE", self.0.der())
     }
 
-    /// The data of a Secret with a new certificate for these names, and `ca.crt`.
+    /// A Secret's data: a new certificate for these names, and `ca.crt`.
     fn secret(&self, names: &[&str], trusted: &str) -> BTreeMap<String, String> {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names).unwrap();
@@ -44,7 +44,7 @@ impl Authority {
 }
 
 impl World {
-    /// Writes all Secrets with certificates of an authority; `trusted` is the `ca.crt` of each.
+    /// Writes all certificate Secrets from an authority, each with `trusted` as its `ca.crt`.
     fn issue(&mut self, authority: &Authority, trusted: &str) {
         // All connections come from localhost here.
         let member = ["*.demo.default.svc", "demo-client.default.svc", "localhost"];
@@ -68,7 +68,7 @@ impl World {
         })
     }
 
-    /// The flags of a client. Without a Secret, it has a certificate of the members' authority to verify them only.
+    /// A client's flags. Without a Secret, it only has the members' authority to verify them.
     pub(super) fn presented(&self, secret: &str) -> Vec<String> {
         let directory = self.directory.path().join("client");
         fs::create_dir_all(&directory).unwrap();
@@ -88,7 +88,7 @@ impl World {
     }
 }
 
-/// A cluster whose certificates are from these Secrets, and of which clients need one.
+/// A cluster with certificates from these Secrets, whose clients need one.
 fn secured(size: usize, authority: &Authority) -> World {
     let mut spec = spec(size, V36);
     spec["tls"] = json!({
@@ -112,7 +112,7 @@ fn members_clients_and_jobs_verify_each_other() {
         let stranger = Authority::new();
         let mut world = secured(size, &authority);
         check_first(&world, size);
-        // No certificate, and one of another authority.
+        // No certificate, and one from another authority.
         world.secrets.remove("client");
         let get = ["get", "first"];
         world.etcdctl(&get).unwrap_err();

@@ -1,7 +1,7 @@
-//! Containers of an answer as processes of this machine.
+//! Runs an answer's containers as processes on this machine.
 //!
-//! The mounts of a container become directories, and the address of all interfaces that of its Pod, because all Pods share
-//! one network here. The rest is as the answer states it.
+//! A container's mounts become directories, and the address of all interfaces becomes its Pod's address, because all
+//! Pods share one network here. The rest is as in the answer.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +18,7 @@ use innkeeper_tests::process::{Running, bound, path_from_env, spawn_bound};
 use rustix::process::Signal;
 use serde_json::Value;
 
-/// The programs of the images, each in a directory that is all of the search path of its containers.
+/// The images' programs, each in the only directory on its containers' search path.
 pub(super) struct Images {
     directory: PathBuf,
     busybox: String,
@@ -40,7 +40,7 @@ impl Images {
         Self { directory, busybox }
     }
 
-    /// The directory of the programs of an image: that of the tools, or that of a version of etcd.
+    /// The directory with an image's programs: the tools', or an etcd version's.
     pub(super) fn programs(&self, image: &str) -> PathBuf {
         let (name, tag) = image.rsplit_once(':').unwrap();
         if name == "busybox" {
@@ -56,7 +56,7 @@ impl Images {
                 "{programs} is not built: run ./tests/setup --only etcd"
             );
             fs::create_dir(&directory).unwrap();
-            // No link to the checkout, which the user of a Pod may not enter.
+            // No link to the checkout, which the Pod's user may not enter.
             fs::copy(&built, directory.join("etcd")).unwrap();
             symlink("etcd", directory.join("etcdctl")).unwrap();
         }
@@ -64,20 +64,20 @@ impl Images {
     }
 }
 
-/// The surroundings of the containers of one Pod.
+/// The environment that the containers of one Pod share.
 pub(super) struct Place {
     pub(super) directory: PathBuf,
     pub(super) address: String,
-    /// The fields that variables name, by path.
+    /// The fields that variables reference, by path.
     pub(super) fields: BTreeMap<&'static str, String>,
-    /// The directories of the volumes, by name.
+    /// The volumes' directories by name.
     pub(super) volumes: BTreeMap<String, PathBuf>,
-    /// The user and the group of the Pod; none where the test may not choose them.
+    /// The Pod's user and group; `None` where tests cannot choose them.
     pub(super) user: Option<u32>,
 }
 
 impl Place {
-    /// Starts a container. `config` has the data of the ConfigMaps, by name.
+    /// Starts a container. `config` has the ConfigMaps' data by name.
     pub(super) fn start(
         &self,
         images: &Images,
@@ -101,7 +101,7 @@ impl Place {
         spawn_bound(command).unwrap()
     }
 
-    /// Returns true if a command succeeds in a container.
+    /// True if a command succeeds in a container.
     pub(super) fn succeeds(
         &self,
         images: &Images,
@@ -109,8 +109,11 @@ impl Place {
         command: &Value,
         config: &BTreeMap<String, BTreeMap<String, String>>,
     ) -> bool {
-        let mut command = self.command(images, container, list(command), config);
-        command.output().unwrap().status.success()
+        self.command(images, container, list(command), config)
+            .output()
+            .unwrap()
+            .status
+            .success()
     }
 
     fn command<'a>(
@@ -135,7 +138,8 @@ impl Place {
         let programs = images.programs(container["image"].as_str().unwrap());
         let mut command = bound(Path::new("setpriv"));
         if let Some(user) = self.user {
-            let (user, group) = (format!("--reuid={user}"), format!("--regid={user}"));
+            let group = format!("--regid={user}");
+            let user = format!("--reuid={user}");
             command.args([
                 &user,
                 &group,
@@ -144,9 +148,9 @@ impl Place {
                 "--bounding-set=-all",
             ]);
         }
-        // The kernel forgets the signal with the change of the user.
+        // The kernel clears the signal when the user changes.
         command.args(["setpriv", "--pdeathsig", "TERM"]);
-        // As `env`, because the program is searched in the image, and this one on the machine.
+        // Through `env`, because the container's program is searched in the image and this one on the machine.
         command.args(["env", "-i", &format!("PATH={}", programs.display())]);
         command.args(
             variables
@@ -177,7 +181,7 @@ impl Place {
         variables
     }
 
-    /// A text with paths and addresses of this machine.
+    /// A text with this machine's paths and addresses.
     fn located(&self, images: &Images, container: &Value, text: &str) -> String {
         let message = self.message(container);
         let mut text = text
@@ -202,7 +206,7 @@ impl Place {
             .join(format!("{}.message", container["name"].as_str().unwrap()))
     }
 
-    /// The termination message of a container that ended with this code.
+    /// The termination message of a container that exited with this code.
     pub(super) fn ended(&self, container: &Value, code: i32) -> String {
         let written = fs::read_to_string(self.message(container)).unwrap();
         let falls_back = container["terminationMessagePolicy"] == "FallbackToLogsOnError";
@@ -214,7 +218,7 @@ impl Place {
         log[start..].to_owned()
     }
 
-    /// Returns true if a probe over HTTP or TCP succeeds.
+    /// True if an HTTP or TCP probe succeeds.
     pub(super) fn probe(&self, probe: &Value) -> bool {
         if let Some(port) = probe["tcpSocket"]["port"].as_u64() {
             let address = format!("{}:{port}", self.address).parse().unwrap();
@@ -225,7 +229,7 @@ impl Place {
         self.asks(port, "GET", get["path"].as_str().unwrap(), "")
     }
 
-    /// Returns true if a request over HTTP has the status 200.
+    /// True if an HTTP request returns status 200.
     pub(super) fn asks(&self, port: u64, method: &str, path: &str, body: &str) -> bool {
         let address: SocketAddr = format!("{}:{port}", self.address).parse().unwrap();
         let length = body.len();

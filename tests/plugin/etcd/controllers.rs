@@ -13,11 +13,11 @@ use super::{
     world::World,
 };
 
-/// The time between two Pods of a Job. The Job controller waits for 10, 20 and 40 seconds.
+/// The pause between a Job's Pods. The Job controller waits 10, 20 and 40 seconds.
 const RETRY: Duration = Duration::from_secs(3);
 
 impl World {
-    /// A step of the StatefulSet controller.
+    /// One step of the StatefulSet controller.
     pub(super) fn stateful_set(&mut self) {
         let Some(set) = self.child("StatefulSet").map(|child| child.object.clone()) else {
             let all: Vec<i64> = self.pods.keys().copied().collect();
@@ -53,9 +53,12 @@ impl World {
         }
         let is_new =
             |pod: &Pod| pod.object["metadata"]["labels"]["controller-revision-hash"] == *update;
-        // The highest one first, and none behind one that is not ready.
-        let mut rolled = self.pods.range(partition..).rev();
-        let next = rolled.find(|(_, pod)| !is_new(pod) || !pod.is_ready);
+        // The highest one first, and none after an unready one.
+        let next = self
+            .pods
+            .range(partition..)
+            .rev()
+            .find(|(_, pod)| !is_new(pod) || !pod.is_ready);
         if let Some(ordinal) = next.filter(|(_, pod)| !is_new(pod)).map(|entry| *entry.0) {
             self.delete_pod(ordinal);
         }
@@ -99,13 +102,13 @@ impl World {
             "apiVersion": "v1", "kind": "Pod", "spec": template["spec"],
             "metadata": { "name": format!("{}-{ordinal}", name(&set["metadata"])), "labels": labels },
         });
-        // As the controller does, for the claims of the StatefulSet.
+        // Like the controller, for the StatefulSet's claims.
         let claims = list(&set["spec"]["volumeClaimTemplates"]);
         let volumes: Vec<Value> = claims
             .map(|template| {
-                let of = name(&template["metadata"]);
-                let claim = format!("{of}-{}", name(&object["metadata"]));
-                json!({ "name": of, "persistentVolumeClaim": { "claimName": claim } })
+                let volume = name(&template["metadata"]);
+                let claim = format!("{volume}-{}", name(&object["metadata"]));
+                json!({ "name": volume, "persistentVolumeClaim": { "claimName": claim } })
             })
             .collect();
         object["spec"]["volumes"]
@@ -116,7 +119,7 @@ impl World {
         self.pods.insert(ordinal, pod);
     }
 
-    /// Creates a Job of the CronJob, as its controller does at the time of the schedule.
+    /// Creates a Job from the CronJob, like its controller when the schedule is due.
     pub(super) fn inspect(&mut self) {
         let cron_job = self.child("CronJob").unwrap().object.clone();
         let template = &cron_job["spec"]["jobTemplate"];
@@ -131,7 +134,7 @@ impl World {
         self.inspections.push(job);
     }
 
-    /// A step of the Job controller, and of the kubelet for the Pods of Jobs.
+    /// One step of the Job controller, and of the kubelet for Job Pods.
     pub(super) fn run_jobs(&mut self) {
         let jobs: Vec<Value> = self
             .children

@@ -1,4 +1,4 @@
-//! The flags that the plugin accepts, against those that each version of etcd has.
+//! Compares the flags that the plugin accepts with those of each etcd version.
 
 use std::process::Command;
 
@@ -9,12 +9,12 @@ use super::{V34, V35, V36, V37, spec, world::World};
 
 const README: &str = include_str!("../../../guests/etcd/README.md");
 
-/// One of these has the form of each flag.
+/// For each flag, one of these has the right form.
 const VALUES: [&str; 11] = [
     "true", "1", "1s", "simple", "periodic", "map", "json", "warn", "zap", "basic", "TLS1.3",
 ];
 
-/// The names in the list of flags that need no configuration.
+/// The flags in the README's list of accepted flags.
 fn names() -> Vec<&'static str> {
     let words = README
         .split("\n## Flags\n")
@@ -31,7 +31,7 @@ fn names() -> Vec<&'static str> {
         .collect()
 }
 
-/// The problem that the plugin finds in a flag, with a value of its form; empty if there is none.
+/// The plugin's objection to a flag with a well-formed value; empty if there is none.
 fn problem(world: &mut World, image: &str, flag: &str) -> (&'static str, String) {
     for value in VALUES {
         let mut with = spec(1, image);
@@ -61,7 +61,7 @@ fn each_version_has_the_flags_that_the_plugin_accepts() {
     let plain = names();
     assert!(plain.len() > 50, "{plain:?}");
     let experimental = plain.iter().map(|name| format!("experimental-{name}"));
-    // The definition refuses it as a flag of the bootstrap, and no version has it without the prefix.
+    // The CRD rejects it as a bootstrap flag, and no version has it without the prefix.
     let plain = plain
         .iter()
         .filter(|name| **name != "initial-corrupt-check");
@@ -73,7 +73,7 @@ fn each_version_has_the_flags_that_the_plugin_accepts() {
             let (value, problem) = problem(&mut world, image, flag);
             let etcd = world.images.programs(image).join("etcd");
             let mut command = Command::new(etcd);
-            // etcd ends at the first flag that it does not know.
+            // etcd exits at the first flag that it does not know.
             let output = command
                 .args([&*format!("--{flag}={value}"), "--unknown"])
                 .current_dir(world.directory.path())

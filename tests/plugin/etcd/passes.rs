@@ -1,4 +1,4 @@
-//! Passes of the plugin in the engine of the product, and its writes.
+//! Runs the plugin's passes in the product's engine, and applies the writes.
 
 use std::{
     collections::BTreeSet,
@@ -55,7 +55,7 @@ fn selected(text: &str) -> Selector {
 }
 
 impl World {
-    /// A pass of the plugin with its writes; the time after which it asks for another one.
+    /// Runs a pass with its writes; returns when the plugin wants the next one.
     pub(super) fn pass(&mut self) -> Option<Duration> {
         let mut ids: Vec<&ObjectId> = self.children.keys().collect();
         ids.sort_by(|a, b| child_order(a, b));
@@ -103,7 +103,7 @@ impl World {
         requeue
     }
 
-    /// Stores the status and the conditions; `Synced` has the problem of an invalid parent.
+    /// Stores status and conditions; `Synced` has an invalid parent's problem.
     fn store(&mut self, report: Report, problem: &str) {
         let mut status = report.status.unwrap_or_default();
         let synced = json!({

@@ -1,4 +1,4 @@
-//! The Pods of members and Jobs, as a kubelet runs them.
+//! Member and Job Pods, run like a kubelet does.
 
 use std::{
     collections::BTreeMap,
@@ -12,20 +12,20 @@ use serde_json::{Value, json};
 
 use super::container::{Images, Place, list, stop};
 
-/// The data of the ConfigMaps and Secrets, by name.
+/// The ConfigMaps' and Secrets' data by name.
 pub(super) type ConfigMaps = BTreeMap<String, BTreeMap<String, String>>;
 
-/// A Pod with its init container or its container as a process.
+/// A Pod whose init container or container is a process.
 pub(super) struct Pod {
     pub(super) object: Value,
     pub(super) place: Place,
-    /// The containers that have ended, by name: their states.
+    /// The states of exited containers by name.
     ended: BTreeMap<String, Value>,
     running: Option<(Value, Running)>,
     started: String,
     restarts: i32,
     not_before: Instant,
-    /// The last success of the liveness probe since the start of the container.
+    /// The liveness probe's last success since the container started.
     live: Option<Instant>,
     /// The startup probe has succeeded since then.
     is_started: bool,
@@ -48,13 +48,13 @@ impl Pod {
         }
     }
 
-    /// The containers in the order of their start.
+    /// The containers in start order.
     fn containers(&self) -> impl Iterator<Item = &Value> {
         let spec = &self.object["spec"];
         list(&spec["initContainers"]).chain(list(&spec["containers"]))
     }
 
-    /// The container has succeeded and does not start again.
+    /// True if the container has succeeded and does not start again.
     fn is_done(&self, container: &Value) -> bool {
         let is_once = self.is_once() || self.is_init(container);
         let terminated = self.ended.get(name(container));
@@ -69,7 +69,7 @@ impl Pod {
         list(&self.object["spec"]["initContainers"]).any(|init| init == container)
     }
 
-    /// One look of the kubelet at `now`.
+    /// One kubelet sync at `now`.
     pub(super) fn look(&mut self, images: &Images, config: &ConfigMaps, now: &str) {
         self.show(config);
         if let Some((container, process)) = &mut self.running
@@ -101,7 +101,7 @@ impl Pod {
             let directory = &self.place.volumes[name(volume)];
             if !directory.exists() {
                 fs::create_dir_all(directory).unwrap();
-                // As the kubelet does for the group of the Pod.
+                // Like the kubelet for the Pod's group.
                 let group = self.object["spec"]["securityContext"]["fsGroup"].as_u64();
                 if let (Some(_), Some(group)) = (self.place.user, group) {
                     chown(directory, None, Some(group.try_into().unwrap())).unwrap();
@@ -151,12 +151,12 @@ impl Pod {
         }
     }
 
-    /// Returns true if a Pod that does not start again has ended.
+    /// True if a Pod that does not restart has ended.
     pub(super) fn is_over(&self) -> bool {
         self.is_once() && self.exit_code().is_some()
     }
 
-    /// The exit code of such a Pod: that of the container that failed, or of the last one.
+    /// Such a Pod's exit code: the failed container's, or the last one's.
     pub(super) fn exit_code(&self) -> Option<i64> {
         let codes = self
             .containers()
@@ -192,7 +192,7 @@ impl Pod {
         if self.place.probe(&container["livenessProbe"]) {
             self.live = Some(Instant::now());
         }
-        // Three failures at intervals of five seconds, once the startup probe has succeeded.
+        // Three failures five seconds apart, once the startup probe has succeeded.
         let is_dead = self
             .live
             .is_some_and(|instant| instant.elapsed() > Duration::from_secs(15));
@@ -201,7 +201,7 @@ impl Pod {
         }
     }
 
-    /// Ends the processes at once, as the loss of a node does.
+    /// Kills the processes at once, as when a node is lost.
     pub(super) fn crash(&mut self) {
         if let Some((_, mut process)) = self.running.take() {
             process.kill().unwrap();
@@ -210,7 +210,7 @@ impl Pod {
         self.ended.clear();
     }
 
-    /// Ends the processes as a deletion does.
+    /// Stops the processes as a deletion does.
     pub(super) fn stop(&mut self) {
         if let Some((_, process)) = &mut self.running {
             stop(process);
@@ -247,7 +247,7 @@ impl Pod {
         shown
     }
 
-    /// The end of the logs of all containers.
+    /// The end of all containers' logs.
     pub(super) fn logs(&self) -> String {
         let tail = |container: &Value| {
             let log = fs::read_to_string(self.place.log(container)).unwrap_or_default();

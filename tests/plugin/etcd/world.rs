@@ -1,6 +1,6 @@
-//! A cluster around the plugin: it stores the children of each answer, and acts as the controllers and the kubelet do.
+//! A cluster around the plugin: stores each answer's children and acts as the controllers and the kubelet.
 //!
-//! Nothing here knows etcd; whatever a member or a Job does is in the answers. Claims are bound at once.
+//! Nothing here knows etcd: the answers contain everything that members and Jobs do. Claims are bound at once.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,13 +25,13 @@ use super::{
     pods::{ConfigMaps, Pod, name},
 };
 
-/// The longest time for a goal: a roll-out of five members with elections on a loaded machine.
+/// The longest wait for a goal: a rollout of five members with elections on a loaded machine.
 const DEADLINE: Duration = Duration::from_mins(4);
 
-/// The longest time that passes at once when nothing else happens: that of a plugin that waits for a Pod or after a Job.
+/// The longest time to skip when nothing else happens: a plugin that waits for a Pod or after a Job.
 const SKIPPED_MAX: Duration = Duration::from_mins(1);
 
-/// The real time without an event after which such a time passes. A member needs less to find its data.
+/// Idle time after which time is skipped. A member needs less to find its data.
 const QUIET: Duration = Duration::from_secs(2);
 
 /// A child in the cluster.
@@ -54,30 +54,30 @@ pub(super) struct World {
     pub(super) schema: Schema,
     pub(super) parent: Value,
     pub(super) children: BTreeMap<ObjectId, Stored>,
-    /// The data of the user's Secrets, by name.
+    /// The user's Secrets by name.
     pub(super) secrets: ConfigMaps,
     pub(super) pods: BTreeMap<i64, Pod>,
     pub(super) jobs: BTreeMap<String, JobPods>,
-    /// The Jobs of the CronJob.
+    /// The CronJob's Jobs.
     pub(super) inspections: Vec<Value>,
     /// The names of all other Jobs so far.
     pub(super) operations: Vec<String>,
-    /// The Pod templates by revision, and the revision of the last complete roll-out.
+    /// The Pod templates by revision, and the last complete rollout's revision.
     pub(super) revisions: BTreeMap<String, Value>,
     pub(super) current: String,
-    /// The ordinals of Pods whose node is away.
+    /// The ordinals of Pods whose node is down.
     pub(super) away: BTreeSet<i64>,
-    /// The first three numbers of the addresses of the Pods.
+    /// The first three numbers of the Pods' addresses.
     pub(super) network: String,
     pub(super) last: usize,
     pub(super) begin: Instant,
-    /// The time that has passed at once.
+    /// The skipped time.
     pub(super) skipped: Duration,
     pub(super) quiet: Instant,
     pub(super) shown: Value,
 }
 
-/// The texts of a JSON object.
+/// The strings in a JSON object.
 pub(super) fn texts(object: &Value) -> BTreeMap<String, String> {
     let members = object.as_object().into_iter().flatten();
     let text = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
@@ -88,7 +88,7 @@ impl World {
     pub(super) fn new(spec: Value) -> Self {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let directory = tempfile::tempdir().unwrap();
-        // The user of the Pods is another one.
+        // The Pods run as another user.
         let mode = fs::Permissions::from_mode(0o755);
         fs::set_permissions(directory.path(), mode).unwrap();
         let pid = usize::try_from(process::id()).unwrap();
@@ -147,7 +147,7 @@ impl World {
         self.last
     }
 
-    /// Lets time pass at once.
+    /// Skips time.
     pub(super) fn skip(&mut self, time: Duration) {
         self.skipped += time;
         self.quiet = Instant::now();
@@ -175,7 +175,7 @@ impl World {
         });
     }
 
-    /// The status and the reason of a condition, in the words of the plugin.
+    /// A condition's status, reason and message, as the plugin reports them.
     pub(super) fn condition(&self, kind: &str) -> (&str, &str, &str) {
         let condition =
             list(&self.parent["status"]["conditions"]).find(|condition| condition["type"] == kind);
@@ -237,7 +237,7 @@ impl World {
             .find(|child| child.object["kind"] == kind)
     }
 
-    /// A Pod with its directory, address and volumes.
+    /// A Pod with directory, address and volumes.
     pub(super) fn pod(&mut self, mut object: Value) -> Pod {
         let number = self.number();
         let uid = format!("pod-{number}");
@@ -260,7 +260,7 @@ impl World {
             };
             (name(volume).to_owned(), path)
         });
-        // Only root may start a process of another user.
+        // Only root can start another user's processes.
         let user = object["spec"]["securityContext"]["runAsUser"]
             .as_u64()
             .filter(|_| rustix::process::geteuid().is_root());
@@ -274,19 +274,19 @@ impl World {
         Pod::new(object, place)
     }
 
-    /// The directory of a claim's volume.
+    /// A claim's volume directory.
     fn volume(&self, claim: &str) -> PathBuf {
-        let claims = self
+        let child = self
             .children
             .values()
-            .filter(|child| child.object["kind"] == "PersistentVolumeClaim");
-        let mut named = claims.filter(|child| name(&child.object["metadata"]) == claim);
-        let child = named.next().unwrap();
+            .filter(|child| child.object["kind"] == "PersistentVolumeClaim")
+            .find(|child| name(&child.object["metadata"]) == claim)
+            .unwrap();
         let uid = child.object["metadata"]["uid"].as_str().unwrap();
         self.directory.path().join("volumes").join(uid)
     }
 
-    /// Deletes a member's Pod, and an emptyDir with it.
+    /// Deletes a member's Pod and its emptyDir.
     pub(super) fn delete_pod(&mut self, ordinal: i64) {
         if let Some(mut pod) = self.pods.remove(&ordinal) {
             pod.stop();
@@ -302,7 +302,7 @@ impl World {
         self.delete_pod(ordinal);
     }
 
-    /// Deletes the parent and its children, and creates another one of its name.
+    /// Deletes the parent and its children, and creates another one with its name.
     pub(super) fn replace_parent(&mut self) {
         self.children.retain(|_, child| child.retained);
         self.stateful_set();
@@ -317,7 +317,7 @@ impl World {
             .retain(|_, child| child.object["kind"] != "ConfigMap");
     }
 
-    /// The directory of a member's data.
+    /// A member's data directory.
     pub(super) fn data(&self, ordinal: i64) -> PathBuf {
         self.volume(&format!("data-demo-{ordinal}"))
             .join("default.etcd/member")
@@ -341,7 +341,7 @@ impl World {
         self.directory.path().join("hosts")
     }
 
-    /// Writes the file of names, as the Services tell them.
+    /// Writes the hosts file with the Services' names.
     fn write_names(&self) {
         let mut lines = vec!["127.0.0.1 localhost".to_owned()];
         for service in self
@@ -384,14 +384,14 @@ impl World {
         }
     }
 
-    /// The URL of a Service or a member for clients.
+    /// The client URL of a Service or a member.
     pub(super) fn url(&self, name: &str) -> String {
         let is_secured = self.parent["spec"]["tls"]["client"].is_object();
         let scheme = if is_secured { "https" } else { "http" };
         format!("{scheme}://{name}.default.svc:2379")
     }
 
-    /// Runs etcdctl as a client of the client Service does.
+    /// Runs etcdctl like a client of the client Service.
     pub(super) fn etcdctl(&self, arguments: &[&str]) -> Result<String, String> {
         self.etcdctl_at(&self.url("demo-client"), arguments)
     }
@@ -408,7 +408,7 @@ impl World {
     }
 }
 
-/// The output of a command, or its complaint if it fails.
+/// A command's output, or its error output if it fails.
 fn text(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| error.to_string())?;
     let read = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
