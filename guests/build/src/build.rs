@@ -63,7 +63,7 @@ pub struct Guest {
 
 impl Guest {
     /// A guest whose component is named like its package, without this workspace's guest prefix.
-    pub fn of_package(package: &str) -> Self {
+    pub fn for_package(package: &str) -> Self {
         let name = package.strip_prefix(PREFIX).unwrap_or(package);
         Self {
             package: package.to_owned(),
@@ -77,7 +77,7 @@ impl Guest {
         let mut guests: Vec<Self> = packages
             .iter()
             .filter(|package| makes_module(package))
-            .map(|package| Self::of_package(package.name.as_str()))
+            .map(|package| Self::for_package(package.name.as_str()))
             .collect();
         guests.sort();
         Ok(guests)

@@ -32,7 +32,7 @@ impl Environment {
         clippy::disallowed_methods,
         reason = "the one place of this crate that reads the environment"
     )]
-    pub fn of_process() -> Self {
+    pub fn from_process() -> Self {
         let path = |name| {
             env::var_os(name)
                 .filter(|value| !value.is_empty())

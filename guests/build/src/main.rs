@@ -43,7 +43,7 @@ struct Args {
 
 fn guest(text: &str) -> Result<Guest, String> {
     let Some((package, name)) = text.split_once('=') else {
-        return Ok(Guest::of_package(text));
+        return Ok(Guest::for_package(text));
     };
     if package.is_empty() || name.is_empty() || name.contains('/') {
         return Err("expected PACKAGE or PACKAGE=NAME, and no / in NAME".to_owned());
@@ -74,7 +74,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: Args, report: &mut dyn FnMut(&str)) -> anyhow::Result<()> {
-    let environment = Environment::of_process();
+    let environment = Environment::from_process();
     let workspace_root = args
         .workspace
         .canonicalize()

@@ -32,7 +32,7 @@ fn workspace(code: &str) -> tempfile::TempDir {
 fn request(root: &Path, package: &str) -> Request {
     Request {
         workspace_root: root.to_owned(),
-        guests: vec![Guest::of_package(package)],
+        guests: vec![Guest::for_package(package)],
         target_dir: root.join("target"),
         out_dir: root.join("out"),
         profile: "guest".to_owned(),
@@ -53,8 +53,8 @@ fn error_of(root: &Path, package: &str) -> Error {
 
 #[test]
 fn names_a_component_after_its_package_or_its_directory() {
-    assert_eq!(Guest::of_package("innkeeper-guest-pond").name, "pond");
-    assert_eq!(Guest::of_package("pond").name, "pond");
+    assert_eq!(Guest::for_package("innkeeper-guest-pond").name, "pond");
+    assert_eq!(Guest::for_package("pond").name, "pond");
 
     let root = workspace("");
     let environment = Environment::default();
@@ -112,7 +112,7 @@ fn rejects_encode() {
     let module = directory.path().join("pond.wasm");
     fs::write(&module, b"\0asm\x01\0\0\0").unwrap();
     let out = directory.path().join("out");
-    let error = wrap(&Guest::of_package("pond"), &module, &out).unwrap_err();
+    let error = wrap(&Guest::for_package("pond"), &module, &out).unwrap_err();
     assert!(matches!(error, Error::Encode { .. }), "{error:?}");
     assert!(!out.exists(), "nothing is written");
 }
@@ -121,7 +121,7 @@ fn rejects_encode() {
 fn rejects_read_module() {
     let directory = tempfile::tempdir().unwrap();
     let module = directory.path().join("pond.wasm");
-    let error = wrap(&Guest::of_package("pond"), &module, directory.path()).unwrap_err();
+    let error = wrap(&Guest::for_package("pond"), &module, directory.path()).unwrap_err();
     assert!(matches!(error, Error::ReadModule { .. }), "{error:?}");
 }
 

@@ -57,7 +57,7 @@ impl Workspace {
     /// Finds the crates and the compiler; fails without either.
     pub fn open(args: &BuildArgs, report: &mut dyn FnMut(&str)) -> Result<Self, Failure> {
         let directory = args.directory.display();
-        let environment = Environment::of_process();
+        let environment = Environment::from_process();
         let no_directory = format!("failed to open the directory {directory}");
         let root = args
             .directory
@@ -192,7 +192,7 @@ mod tests {
         let bytes = guest().describing(description).build();
         fs::write(&path, &bytes).unwrap();
         let component = Component {
-            guest: Guest::of_package("pond"),
+            guest: Guest::for_package("pond"),
             path,
             size_bytes: bytes.len(),
             written: true,
@@ -236,7 +236,7 @@ mod tests {
         let bytes = guest().describing(description).build();
         fs::write(&path, &bytes).unwrap();
         let component = Component {
-            guest: Guest::of_package("web"),
+            guest: Guest::for_package("web"),
             path,
             size_bytes: bytes.len(),
             written: true,

@@ -73,7 +73,7 @@ fn guest(text: &str) -> Result<Guest, String> {
     if package.is_empty() || name.is_some_and(|name| name.is_empty() || name.contains('/')) {
         return Err("give PACKAGE or PACKAGE=NAME, and no / in NAME".to_owned());
     }
-    let guest = Guest::of_package(package);
+    let guest = Guest::for_package(package);
     Ok(match name {
         Some(name) => Guest {
             name: name.to_owned(),
