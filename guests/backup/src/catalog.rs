@@ -1,15 +1,10 @@
 //! The types of databases, storages and notifiers that gobackup supports, and the keys of each.
 //!
-//! The same table drives the schemas of `Database`, `Storage` and notifiers and the renderer, so the two cannot
-//! disagree. The values are checked and rendered in `render`.
+//! `catalog.yaml` lists them. The schemas and the renderer use the same tables, so they cannot disagree. The values are
+//! checked and rendered in `render`.
 
-mod databases;
-mod notifiers;
-mod storages;
-
-pub(crate) use databases::{DATABASES, EXCLUSIVE, OLD_DATABASE_KEYS};
-pub(crate) use notifiers::{NOTIFIERS, WITH_HEADERS};
-pub(crate) use storages::STORAGES;
+// The constants `DATABASES`, `STORAGES` and `NOTIFIERS`.
+include!(concat!(env!("OUT_DIR"), "/catalog.rs"));
 
 /// The form of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,47 +32,10 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    const fn new(name: &'static str, form: Form, description: &'static str) -> Self {
-        Self {
-            name,
-            form,
-            description,
-            is_secret: false,
-            is_required: false,
-        }
-    }
-
-    const fn required(mut self) -> Self {
-        self.is_required = true;
-        self
-    }
-
     /// Returns true if the key has a twin `<name>_ref`, which takes the value from a Secret.
     pub(crate) fn has_twin(&self) -> bool {
         self.is_secret || self.name == "username"
     }
-}
-
-const fn text(name: &'static str, description: &'static str) -> Key {
-    Key::new(name, Form::Text, description)
-}
-
-const fn number(name: &'static str, description: &'static str) -> Key {
-    Key::new(name, Form::Number, description)
-}
-
-const fn flag(name: &'static str, description: &'static str) -> Key {
-    Key::new(name, Form::Flag, description)
-}
-
-const fn texts(name: &'static str, description: &'static str) -> Key {
-    Key::new(name, Form::Texts, description)
-}
-
-const fn secret(name: &'static str, description: &'static str) -> Key {
-    let mut key = Key::new(name, Form::Text, description);
-    key.is_secret = true;
-    key
 }
 
 /// One type of database, storage or notifier.
@@ -85,45 +43,25 @@ const fn secret(name: &'static str, description: &'static str) -> Key {
 pub(crate) struct Type {
     /// The name in the API.
     pub(crate) name: &'static str,
-    /// The name in the configuration of gobackup.
+    /// The name in gobackup's configuration.
     pub(crate) rendered: &'static str,
     /// gobackup splits its command line at white space.
     splits_command: bool,
     /// An object store with an S3-compatible API or one like it.
     pub(crate) is_s3_like: bool,
-    /// The keys of all types of the family.
-    common: &'static [Key],
-    /// Further keys, in groups that several types share.
-    own: &'static [&'static [Key]],
+    /// A notifier with HTTP headers, each from a Secret.
+    pub(crate) has_headers: bool,
+    /// Every key except `type`.
+    pub(crate) keys: &'static [Key],
 }
 
 impl Type {
-    const fn new(
-        name: &'static str,
-        common: &'static [Key],
-        own: &'static [&'static [Key]],
-    ) -> Self {
-        Self {
-            name,
-            rendered: name,
-            splits_command: false,
-            is_s3_like: false,
-            common,
-            own,
-        }
-    }
-
-    /// Every key except `type`.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &'static Key> {
-        self.own.iter().copied().flatten().chain(self.common)
-    }
-
-    /// The key of this name.
+    /// Returns the key of this name.
     pub(crate) fn key(&self, name: &str) -> Option<&'static Key> {
-        self.keys().find(|key| key.name == name)
+        self.keys.iter().find(|key| key.name == name)
     }
 
-    /// The key whose value `<key>_ref` takes from a Secret.
+    /// Returns the key whose value `<key>_ref` takes from a Secret.
     pub(crate) fn key_of_twin(&self, name: &str) -> Option<&'static Key> {
         let key = self.key(name.strip_suffix("_ref")?)?;
         key.has_twin().then_some(key)
@@ -144,7 +82,18 @@ impl Type {
     }
 }
 
-/// The type of a family by its name.
-pub(crate) fn find(family: &'static [Type], name: &str) -> Option<&'static Type> {
-    family.iter().find(|it| it.name == name)
+/// All types of databases, storages or notifiers.
+pub(crate) struct Family {
+    pub(crate) types: &'static [Type],
+    /// Keys of the second generation's manifests that gobackup does not have; the renderer translates them.
+    pub(crate) old: &'static [Key],
+    /// Keys that the schema accepts only for these types. Manifests of older generations never set them for another type.
+    pub(crate) exclusive: &'static [(&'static str, &'static [&'static str])],
+}
+
+impl Family {
+    /// Returns the type of this name.
+    pub(crate) fn find(&self, name: &str) -> Option<&'static Type> {
+        self.types.iter().find(|type_| type_.name == name)
+    }
 }

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use schemars::{Schema, json_schema};
 use serde_json::{Map, Value, json};
 
-use crate::catalog::{Form, Key, Type};
+use crate::catalog::{Family, Form, Key, Type};
 
 /// The names of types.
-pub(crate) fn names<'a>(types: impl Iterator<Item = &'a Type>) -> Schema {
-    let names: Vec<&str> = types.map(|it| it.name).collect();
+pub(crate) fn names<'a>(types: impl IntoIterator<Item = &'a Type>) -> Schema {
+    let names: Vec<&str> = types.into_iter().map(|type_| type_.name).collect();
     json_schema!({"type": "string", "enum": names})
 }
 
@@ -17,10 +17,15 @@ pub(crate) fn names<'a>(types: impl Iterator<Item = &'a Type>) -> Schema {
 ///
 /// A key that the object's type does not have causes a warning and no rejection, because older
 /// manifests may carry it.
-pub(crate) fn keys(family: &'static [Type], old: &'static [Key], secret_key: &Value) -> Schema {
+pub(crate) fn keys(family: &Family, secret_key: &Value) -> Schema {
     let mut properties = Map::new();
     let mut rules = BTreeMap::new();
-    for key in family.iter().flat_map(Type::keys).chain(old) {
+    for key in family
+        .types
+        .iter()
+        .flat_map(|type_| type_.keys)
+        .chain(family.old)
+    {
         properties.insert(key.name.to_owned(), value(key));
         if key.has_twin() {
             let twin = format!("{}_ref", key.name);

@@ -18,7 +18,7 @@ use crate::{
             BackupModel, Database, PostgreSQL, PostgreSQLSpec, S3, S3Spec, Storage, StorageSpec,
         },
     },
-    catalog::{self, Type},
+    catalog::{self, Family},
     status::Warning,
     stop::Stop,
 };
@@ -29,7 +29,7 @@ pub(crate) struct Source {
     /// `Database`, `PostgreSQL`, `Storage` or `S3`.
     pub(crate) kind: &'static str,
     pub(crate) name: String,
-    pub(crate) type_: &'static Type,
+    pub(crate) type_: &'static catalog::Type,
     /// The keys of gobackup, neither checked nor translated. The path of a storage is that of the parent's archives.
     pub(crate) config: BTreeMap<String, Value>,
     /// The path of the storage itself, which may be shared with other parents.
@@ -239,7 +239,7 @@ pub(crate) fn read(
 
 /// The storage of a `Storage` that is itself the parent.
 pub(crate) fn own(name: &str, spec: &StorageSpec, own: &str) -> Result<Source, Stop> {
-    let Some(type_) = catalog::find(catalog::STORAGES, &spec.type_) else {
+    let Some(type_) = catalog::STORAGES.find(&spec.type_) else {
         let message = format!("type: {} is not known to gobackup", spec.type_);
         return Err(Stop::Invalid(message));
     };
@@ -317,7 +317,7 @@ impl Reader<'_> {
         };
         let annotations = metadata.annotations.unwrap_or_default();
         let is_scratch = annotations.get(SCRATCH).is_some_and(|it| it == "true");
-        let source = self.source(reference, target, catalog::DATABASES, &type_, config);
+        let source = self.source(reference, target, &catalog::DATABASES, &type_, config);
         Ok(source.map(|it| Source { is_scratch, ..it }))
     }
 
@@ -333,7 +333,7 @@ impl Reader<'_> {
                 None => return Ok(None),
             },
         };
-        let source = self.source(reference, target, catalog::STORAGES, &type_, config);
+        let source = self.source(reference, target, &catalog::STORAGES, &type_, config);
         Ok(source.map(|source| overridden(source, reference)))
     }
 
@@ -341,12 +341,12 @@ impl Reader<'_> {
         &mut self,
         reference: &Reference,
         target: Target,
-        family: &'static [Type],
+        family: &Family,
         type_: &str,
         config: BTreeMap<String, Value>,
     ) -> Option<Source> {
         let (kind, name) = (target.kind(), reference.name.clone());
-        let Some(known) = catalog::find(family, type_) else {
+        let Some(known) = family.find(type_) else {
             let message = format!("{kind} {name}: type {type_} is not known");
             self.problem
                 .get_or_insert_with(|| Stop::invalid_reference(message));

@@ -166,11 +166,11 @@ fn notifiers(given: &[Notifier]) -> Option<String> {
         if !names.insert(name) {
             return Some(format!("notifiers: the name {name} is used twice"));
         }
-        let Some(type_) = catalog::find(catalog::NOTIFIERS, &it.type_) else {
+        let Some(type_) = catalog::NOTIFIERS.find(&it.type_) else {
             let type_ = &it.type_;
             return Some(format!("notifiers: {name}: type {type_} is not known to gobackup"));
         };
-        let mut keys = type_.keys();
+        let mut keys = type_.keys.iter();
         let missing = keys.find(|key| key.is_required && !render::is_given(&it.config, key.name));
         if let Some(key) = missing {
             return Some(format!("notifiers: {name}: config.{} is required", key.name));

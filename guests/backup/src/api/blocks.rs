@@ -277,13 +277,12 @@ pub(crate) struct Notifier {
 pub(crate) const HEADERS: &str = "headers_ref";
 
 fn notifier_types(_: &mut SchemaGenerator) -> Schema {
-    config_schema::names(catalog::NOTIFIERS.iter())
+    config_schema::names(catalog::NOTIFIERS.types)
 }
 
 fn notifier_config(_: &mut SchemaGenerator) -> Schema {
     let mut schema = config_schema::keys(
-        catalog::NOTIFIERS,
-        &[],
+        &catalog::NOTIFIERS,
         &innkeeper_sdk::crd::schema_of::<SecretKey>(),
     );
     let header = innkeeper_sdk::crd::schema_of::<SecretKey>();

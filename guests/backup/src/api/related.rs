@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::{ArchiveSettings, SecretKey};
 use crate::{
-    catalog::{self, Type},
+    catalog::{self, Family},
     config_schema,
     status::Phase,
 };
@@ -278,35 +278,33 @@ pub(crate) struct S3Spec {
 }
 
 fn database_types(_: &mut SchemaGenerator) -> Schema {
-    config_schema::names(catalog::DATABASES.iter())
+    config_schema::names(catalog::DATABASES.types)
 }
 
 fn storage_types(_: &mut SchemaGenerator) -> Schema {
-    config_schema::names(catalog::STORAGES.iter())
+    config_schema::names(catalog::STORAGES.types)
 }
 
 fn s3_types(_: &mut SchemaGenerator) -> Schema {
-    config_schema::names(catalog::STORAGES.iter().filter(|it| it.is_s3_like))
-}
-
-fn database_config(_: &mut SchemaGenerator) -> Schema {
-    config_schema::keys(
-        catalog::DATABASES,
-        catalog::OLD_DATABASE_KEYS,
-        &schema_of::<SecretKey>(),
+    config_schema::names(
+        catalog::STORAGES
+            .types
+            .iter()
+            .filter(|type_| type_.is_s3_like),
     )
 }
 
-fn storage_config(_: &mut SchemaGenerator) -> Schema {
-    config_schema::keys(catalog::STORAGES, &[], &schema_of::<SecretKey>())
+fn database_config(_: &mut SchemaGenerator) -> Schema {
+    config_schema::keys(&catalog::DATABASES, &schema_of::<SecretKey>())
 }
 
-/// Rejects keys that only other types have: each with the names of the types that have it.
-fn with_exclusive_keys(
-    crd: Crd,
-    keys: impl Iterator<Item = (&'static str, Vec<&'static str>)>,
-) -> Crd {
-    keys.fold(crd, |crd, (key, types)| {
+fn storage_config(_: &mut SchemaGenerator) -> Schema {
+    config_schema::keys(&catalog::STORAGES, &schema_of::<SecretKey>())
+}
+
+/// Rejects keys that only other types have.
+fn with_exclusive_keys(crd: Crd, family: &Family) -> Crd {
+    family.exclusive.iter().fold(crd, |crd, (key, types)| {
         let listed: Vec<String> = types.iter().map(|name| format!("'{name}'")).collect();
         let rule = format!(
             "!has(self.config) || !has(self.config.{key}) || self.type in [{}]",
@@ -320,34 +318,11 @@ fn with_exclusive_keys(
     })
 }
 
-/// The keys of a `Storage` that are rejected with all other types, and those of their Secrets.
-///
-/// The second generation did not have them, so no older manifest can carry them by mistake.
-fn exclusive_storage_keys() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
-    let keys = [
-        "explicit_tls",
-        "no_check_certificate",
-        "tls",
-        "token",
-        "token_ref",
-    ];
-    keys.into_iter().map(|key| {
-        let has = |it: &&Type| it.key(key).is_some() || it.key_of_twin(key).is_some();
-        let types = catalog::STORAGES.iter().filter(has);
-        (key, types.map(|it| it.name).collect())
-    })
-}
-
-fn exclusive_database_keys() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
-    let keys = catalog::EXCLUSIVE.iter();
-    keys.map(|(key, types)| (*key, types.to_vec()))
-}
-
 /// The definitions of the kinds that are no parents.
 pub(crate) fn definitions() -> [Crd; 4] {
     [
         Crd::without_status::<BackupModel>(),
-        with_exclusive_keys(Crd::without_status::<Database>(), exclusive_database_keys()),
+        with_exclusive_keys(Crd::without_status::<Database>(), &catalog::DATABASES),
         Crd::without_status::<PostgreSQL>(),
         Crd::without_status::<S3>(),
     ]
@@ -356,7 +331,7 @@ pub(crate) fn definitions() -> [Crd; 4] {
 /// Completes the definition of a `Storage`.
 pub(crate) fn storage(crd: Crd) -> Crd {
     // A probe uses no volume of an application, so no Pods matter for its node.
-    with_exclusive_keys(crd, exclusive_storage_keys())
+    with_exclusive_keys(crd, &catalog::STORAGES)
         .remove("spec.probe.podTemplate.spec", "affinity")
         .truncate_descriptions_below(12)
 }

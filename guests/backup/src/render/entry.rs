@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     api::{HEADERS, Notifier, Parent, SecretKey},
-    catalog::{self, Key, WITH_HEADERS},
+    catalog::{self, Key},
     pod::{dumps, script as shell},
     references::Source,
     status::Warning,
@@ -125,7 +125,7 @@ pub(super) fn notifier(
     index: usize,
     rendered: &mut Rendered,
 ) -> Result<Node, Stop> {
-    let Some(type_) = catalog::find(catalog::NOTIFIERS, &given.type_) else {
+    let Some(type_) = catalog::NOTIFIERS.find(&given.type_) else {
         let (name, type_) = (&given.name, &given.type_);
         let message = format!("notifiers: {name}: type {type_} is not known to gobackup");
         return Err(Stop::invalid_reference(message));
@@ -140,7 +140,7 @@ pub(super) fn notifier(
     };
     let prefix = format!("NT{index}");
     let mut headers = Vec::new();
-    if WITH_HEADERS.contains(&type_.name)
+    if type_.has_headers
         && let Some(Value::Object(given)) = source.config.remove(HEADERS)
     {
         for (number, (header, secret)) in given.into_iter().enumerate() {

@@ -318,8 +318,8 @@ fn translates_storages() {
 
 /// Every type of notifier with all its keys, those with a twin from a Secret.
 fn notifiers() -> Vec<Value> {
-    let types = crate::catalog::NOTIFIERS.iter().map(|type_| {
-        let keys = type_.keys().map(|key| match key.form {
+    let types = crate::catalog::NOTIFIERS.types.iter().map(|type_| {
+        let keys = type_.keys.iter().map(|key| match key.form {
             _ if key.has_twin() => (
                 format!("{}_ref", key.name),
                 json!({ "name": "keys", "key": "pg" }),

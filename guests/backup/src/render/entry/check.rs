@@ -122,7 +122,8 @@ pub(super) fn storage(source: &Source, config: &Config) -> Result<(), Stop> {
 fn required(source: &Source, config: &Config) -> Result<(), Stop> {
     let missing = source
         .type_
-        .keys()
+        .keys
+        .iter()
         .find(|key| key.is_required && !is_given(config, key.name));
     missing.map_or(Ok(()), |key| Err(error(source, key.name, "is required")))
 }
@@ -133,7 +134,11 @@ fn arguments<'a>(
     config: &'a Config,
 ) -> impl Iterator<Item = (&'static Key, &'a str)> {
     let is_script = |key: &str| matches!(key, "before_script" | "after_script" | "on_exit");
-    let keys = source.type_.keys().filter(move |key| !is_script(key.name));
+    let keys = source
+        .type_
+        .keys
+        .iter()
+        .filter(move |key| !is_script(key.name));
     keys.flat_map(|key| {
         let one = config.get(key.name).and_then(Value::as_str);
         let all = one.into_iter().chain(texts(config, key.name));

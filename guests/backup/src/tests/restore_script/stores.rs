@@ -198,7 +198,7 @@ const ROWS: [Row; 7] = [
 
 /// The rows above, and one for each further type like S3.
 pub(in crate::tests) fn rows() -> Vec<Row> {
-    let further = STORAGES.iter().filter(|it| it.is_s3_like);
+    let further = STORAGES.types.iter().filter(|it| it.is_s3_like);
     let further = further.filter(|type_| ROWS.iter().all(|it| it.type_ != type_.name));
     let further = further.map(|it| Row {
         type_: it.name,
