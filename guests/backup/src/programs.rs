@@ -28,23 +28,22 @@ const SHOWN_MAX: usize = 64;
 /// The directory of the certificates of an image, which options may name although no volume is mounted there.
 const CERTIFICATES: &str = "/etc/ssl";
 
+/// Options with blanks between them, by the form of their values.
+type Options = &'static [(Value, &'static str)];
+
 /// A program.
 #[derive(Debug)]
 pub(crate) struct Program {
     pub(crate) name: &'static str,
     syntax: Syntax,
     /// The options that run no code and read no file but one of the tenant's, by the form of their values.
-    options: &'static [(Value, &'static [&'static str])],
+    options: Options,
     /// True for further options without a value.
     is_flag: fn(&str) -> bool,
 }
 
 impl Program {
-    const fn new(
-        name: &'static str,
-        syntax: Syntax,
-        options: &'static [(Value, &'static [&'static str])],
-    ) -> Self {
+    const fn new(name: &'static str, syntax: Syntax, options: Options) -> Self {
         Self {
             name,
             syntax,
@@ -80,7 +79,8 @@ enum Value {
     OptionalNumber(u64, u64),
     /// A number of bytes, with a unit such as `M` after it.
     Size,
-    Choice(&'static [&'static str]),
+    /// One of these words, in any case.
+    Choice(&'static str),
     /// A name or a pattern, which is no option, no connection string and no URL.
     Name,
     /// Any text that is no option.
@@ -104,13 +104,10 @@ impl Value {
         };
         match self {
             Self::None => false,
-            Self::Switch => {
-                let known = ["0", "1", "true", "false", "on", "off"];
-                known.iter().any(|it| it.eq_ignore_ascii_case(value))
-            }
+            Self::Switch => contains_ignoring_case("0 1 true false on off", value),
             Self::Number(min, max) | Self::OptionalNumber(min, max) => is_number(min, max),
             Self::Size => is_size(value),
-            Self::Choice(choices) => choices.iter().any(|it| it.eq_ignore_ascii_case(value)),
+            Self::Choice(choices) => contains_ignoring_case(choices, value),
             Self::Name => !value.is_empty() && !value.starts_with('-') && !is_connection(value),
             Self::Text => !value.is_empty(),
             Self::Path => {
@@ -128,7 +125,7 @@ impl Value {
                 format!("a number from {min} to {max}")
             }
             Self::Size => "a number, with one of the units k, M and G or none".to_owned(),
-            Self::Choice(choices) => format!("one of {}", choices.join(", ")),
+            Self::Choice(choices) => format!("one of {}", choices.replace(' ', ", ")),
             Self::Name => "a name".to_owned(),
             Self::Text => "a text".to_owned(),
             Self::Path => {
@@ -138,27 +135,20 @@ impl Value {
     }
 }
 
+/// Returns true if one of these words is a value.
+fn contains_ignoring_case(words: &str, value: &str) -> bool {
+    words
+        .split(' ')
+        .any(|word| word.eq_ignore_ascii_case(value))
+}
+
 /// Returns true for a number with an optional unit, as the clients of MySQL read it.
 fn is_size(value: &str) -> bool {
-    let digits = value.trim_end_matches(|it: char| it.is_ascii_alphabetic());
+    let digits = value.trim_end_matches(|character: char| character.is_ascii_alphabetic());
     let unit = &value[digits.len()..];
-    let is_unit = matches!(
-        unit.to_ascii_uppercase().as_str(),
-        "" | "B"
-            | "K"
-            | "KB"
-            | "KIB"
-            | "M"
-            | "MB"
-            | "MIB"
-            | "G"
-            | "GB"
-            | "GIB"
-            | "T"
-            | "TB"
-            | "TIB"
-    );
-    is_unit && (1..=18).contains(&digits.len()) && digits.bytes().all(|it| it.is_ascii_digit())
+    let is_unit =
+        unit.is_empty() || contains_ignoring_case("B K KB KIB M MB MIB G GB GIB T TB TIB", unit);
+    is_unit && (1..=18).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// The units of a number of bytes of `split`, which is stricter than the clients of MySQL.
@@ -273,7 +263,8 @@ fn is_short(program: &Program, word: &str) -> bool {
 fn find(program: &Program, name: &str) -> Option<Value> {
     let listed = |name: &str| {
         let mut options = program.options.iter();
-        let (value, _) = options.find(|(_, names)| names.contains(&name))?;
+        let (value, _) =
+            options.find(|(_, names)| names.split(' ').any(|option| option == name))?;
         Some(*value)
     };
     if program.syntax != Syntax::MySql {
@@ -306,13 +297,16 @@ pub(crate) fn samples(program: &Program) -> Vec<String> {
     let values = |value: Value| match value {
         Value::None | Value::Switch => vec![String::new()],
         Value::Number(min, _) => vec![format!(" {min}")],
-        Value::Choice(choices) => choices.iter().map(|it| format!(" {it}")).collect(),
+        Value::Choice(choices) => choices
+            .split(' ')
+            .map(|choice| format!(" {choice}"))
+            .collect(),
         _ => Vec::new(),
     };
     let options = program.options.iter();
     let words = options.flat_map(|(value, names)| {
         let values = values(*value);
-        names.iter().flat_map(move |name| {
+        names.split(' ').flat_map(move |name| {
             values
                 .clone()
                 .into_iter()

@@ -9,60 +9,30 @@ pub(crate) const MONGODUMP: Program = Program::new(
     &[
         (
             Value::None,
-            &[
-                "-v",
-                "--verbose",
-                "--dumpDbUsersAndRoles",
-                "--forceTableScan",
-                "--gzip",
-                "--ipv6",
-                "--quiet",
-                "--ssl",
-                "--sslAllowInvalidCertificates",
-                "--sslAllowInvalidHostnames",
-                "--tls",
-                "--tlsInsecure",
-                "--viewsAsCollections",
-            ],
+            "-v --verbose --dumpDbUsersAndRoles --forceTableScan --gzip --ipv6 --quiet --ssl \
+             --sslAllowInvalidCertificates --sslAllowInvalidHostnames --tls --tlsInsecure \
+             --viewsAsCollections",
         ),
         (
             Value::Name,
-            &[
-                "--authenticationDatabase",
-                "-c",
-                "--collection",
-                "--compressors",
-                "--excludeCollection",
-                "--excludeCollectionsWithPrefix",
-            ],
+            "--authenticationDatabase -c --collection --compressors --excludeCollection \
+             --excludeCollectionsWithPrefix",
         ),
         (
-            Value::Choice(&["SCRAM-SHA-1", "SCRAM-SHA-256", "MONGODB-X509", "PLAIN"]),
-            &["--authenticationMechanism"],
+            Value::Choice("SCRAM-SHA-1 SCRAM-SHA-256 MONGODB-X509 PLAIN"),
+            "--authenticationMechanism",
         ),
         (
-            Value::Choice(&[
-                "primary",
-                "primaryPreferred",
-                "secondary",
-                "secondaryPreferred",
-                "nearest",
-            ]),
-            &["--readPreference"],
+            Value::Choice("primary primaryPreferred secondary secondaryPreferred nearest"),
+            "--readPreference",
         ),
         (
             Value::Path,
-            &[
-                "--sslCAFile",
-                "--sslCRLFile",
-                "--sslPEMKeyFile",
-                "--tlsCAFile",
-                "--tlsCertificateKeyFile",
-            ],
+            "--sslCAFile --sslCRLFile --sslPEMKeyFile --tlsCAFile --tlsCertificateKeyFile",
         ),
-        (Value::Number(1, 64), &["-j", "--numParallelCollections"]),
+        (Value::Number(1, 64), "-j --numParallelCollections"),
         // gobackup splits it at white space, so it has none.
-        (Value::Text, &["--query"]),
+        (Value::Text, "--query"),
     ],
 );
 
@@ -71,13 +41,10 @@ pub(crate) const REDIS_CLI: Program = Program::new(
     "redis-cli",
     Syntax::Words,
     &[
-        (
-            Value::None,
-            &["-2", "-3", "--insecure", "--no-auth-warning", "--tls"],
-        ),
-        (Value::Name, &["--sni", "--user"]),
-        (Value::Path, &["--cacert", "--cacertdir", "--cert", "--key"]),
-        (Value::Number(0, 65535), &["-n", "-t"]),
+        (Value::None, "-2 -3 --insecure --no-auth-warning --tls"),
+        (Value::Name, "--sni --user"),
+        (Value::Path, "--cacert --cacertdir --cert --key"),
+        (Value::Number(0, 65535), "-n -t"),
     ],
 );
 
@@ -88,23 +55,14 @@ pub(crate) const ETCDCTL: Program = Program::new(
     &[
         (
             Value::Switch,
-            &[
-                "--debug",
-                "--insecure-skip-tls-verify",
-                "--insecure-transport",
-            ],
+            "--debug --insecure-skip-tls-verify --insecure-transport",
         ),
         (
             Value::Name,
-            &[
-                "--command-timeout",
-                "--dial-timeout",
-                "--keepalive-time",
-                "--keepalive-timeout",
-            ],
+            "--command-timeout --dial-timeout --keepalive-time --keepalive-timeout",
         ),
-        (Value::Text, &["--password", "--user"]),
-        (Value::Path, &["--cacert", "--cert", "--key"]),
+        (Value::Text, "--password --user"),
+        (Value::Path, "--cacert --cert --key"),
     ],
 );
 
@@ -115,34 +73,30 @@ pub(crate) const SQLPACKAGE: Program = Program::new(
     &[
         (
             Value::Switch,
-            &["/Quiet", "/q", "/SourceTrustServerCertificate", "/stsc"],
+            "/Quiet /q /SourceTrustServerCertificate /stsc",
         ),
         (
-            Value::Choice(&["Optional", "Mandatory", "Strict", "True", "False"]),
-            &["/SourceEncryptConnection", "/sec"],
+            Value::Choice("Optional Mandatory Strict True False"),
+            "/SourceEncryptConnection /sec",
         ),
-        (Value::Name, &["/SourceHostNameInCertificate", "/shnic"]),
-        (Value::Number(1, 64), &["/MaxParallelism", "/mp"]),
-        (Value::Number(1, 65535), &["/SourceTimeout", "/st"]),
+        (Value::Name, "/SourceHostNameInCertificate /shnic"),
+        (Value::Number(1, 64), "/MaxParallelism /mp"),
+        (Value::Number(1, 65535), "/SourceTimeout /st"),
         (
             Value::Number(0, 604_800),
-            &[
-                "/p:CommandTimeout",
-                "/p:DatabaseLockTimeout",
-                "/p:LongRunningCommandTimeout",
-            ],
+            "/p:CommandTimeout /p:DatabaseLockTimeout /p:LongRunningCommandTimeout",
         ),
         (
-            Value::Choice(&["Normal", "Maximum", "Fast", "SuperFast", "NotCompressed"]),
-            &["/p:CompressionOption"],
+            Value::Choice("Normal Maximum Fast SuperFast NotCompressed"),
+            "/p:CompressionOption",
         ),
-        (Value::Choice(&["File", "Memory"]), &["/p:Storage"]),
+        (Value::Choice("File Memory"), "/p:Storage"),
         (
-            Value::Choice(&["Default", "Latest", "V11", "V12"]),
-            &["/p:TargetEngineVersion"],
+            Value::Choice("Default Latest V11 V12"),
+            "/p:TargetEngineVersion",
         ),
-        (Value::Name, &["/p:TableData"]),
-        (Value::Switch, &["/p:VerifyExtraction"]),
+        (Value::Name, "/p:TableData"),
+        (Value::Switch, "/p:VerifyExtraction"),
     ],
 );
 
@@ -152,19 +106,7 @@ pub(crate) const GBAK: Program = Program::new(
     Syntax::Words,
     &[(
         Value::None,
-        &[
-            "-expand",
-            "-g",
-            "-garbage_collect",
-            "-ig",
-            "-ignore",
-            "-l",
-            "-limbo",
-            "-nt",
-            "-t",
-            "-transportable",
-            "-v",
-            "-verify",
-        ],
+        "-expand -g -garbage_collect -ig -ignore -l -limbo -nt -t -transportable -v \
+             -verify",
     )],
 );
