@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use innkeeper_kit::{
     claim::{DeclaredClaim, ObservedClaim},
-    job,
+    prelude::*,
     quantity::Amount,
     rollout::TemplateHash,
 };
@@ -28,31 +28,32 @@ use crate::{
     plan::{CONFIG_FILE, Plan},
     pod,
     runs::{History, requested},
+    task,
 };
 
 /// The annotation on each Job that the plugin itself makes: the hash of its configuration.
 pub(crate) const CONFIG_HASH: &str = "gobackup.io/config-hash";
 
-/// Every child.
+/// Returns every child.
 pub(crate) fn children(plan: &Plan<'_>, history: &History) -> Vec<Child> {
-    let claims: Vec<Child> = claims(plan).map(|it| it.child(plan)).collect();
+    let claims: Vec<Child> = claims(plan).map(|claim| claim.child(plan)).collect();
     let mut needed = vec!["config"];
-    needed.extend(claims.iter().map(|claim| match claim.key.as_str() {
-        "state" => "state",
-        _ => "local",
-    }));
-    let requested = requested::jobs(plan, history).into_iter();
-    let requested = requested.map(|(key, name)| run_once(plan, &key, &name));
-    let jobs = job(plan, history).into_iter().chain(requested);
-    let jobs = jobs.map(|job| match job.apply {
-        ApplyPolicy::Hold => job,
-        _ => job.after(needed.iter().copied()),
-    });
-    let schedule = cron_job(plan).map(|schedule| Child::new("schedule", &schedule));
+    needed.extend(claims.iter().map(|claim| claim.key.as_str()));
+    let schedule = cron_job(plan)
+        .map(|cron_job| Child::new("schedule", &cron_job).after(needed.iter().copied()));
+    let first_run = first_run(plan, history).map(|name| ("run".to_owned(), name));
+    let jobs = first_run
+        .into_iter()
+        .chain(requested::jobs(plan, history))
+        .map(|(key, name)| {
+            let annotations = [(CONFIG_HASH, plan.config_hash())];
+            let needed = needed.iter().copied();
+            task::child(plan, &key, &name, annotations, job_spec(plan), needed)
+        });
     std::iter::once(Child::new("config", &secret(plan)))
-        .chain(schedule.map(|schedule| schedule.after(needed.iter().copied())))
+        .chain(schedule)
         .chain(jobs)
-        .chain(claims)
+        .chain(claims.iter().cloned())
         .collect()
 }
 
@@ -98,29 +99,12 @@ pub(crate) fn config_hash(plan: &Plan<'_>) -> TemplateHash {
     TemplateHash::new(&plan.rendered.text)
 }
 
-/// The Job of a `Backup` that runs once.
-fn job(plan: &Plan<'_>, history: &History) -> Option<Child> {
+/// Returns the name of the Job of a `Backup` that runs once.
+fn first_run(plan: &Plan<'_>, history: &History) -> Option<String> {
     let name = plan.request.name();
     let is_observed = plan.request.children.find::<Job>(name).is_some();
-    let is_wanted = plan.schedule.is_none() && !plan.parent.is_suspended() && !history.has_runs();
-    if !is_observed && !is_wanted {
-        return None;
-    }
-    Some(run_once(plan, "run", name))
-}
-
-/// The child for a Job that the plugin itself makes, with the hash of its configuration.
-fn run_once(plan: &Plan<'_>, key: &str, name: &str) -> Child {
-    let annotations = BTreeMap::from([(CONFIG_HASH.to_owned(), plan.config_hash())]);
-    let job = Job {
-        metadata: ObjectMeta {
-            annotations: Some(annotations),
-            ..metadata(name, &plan.labels("run"))
-        },
-        spec: Some(job_spec(plan)),
-        ..Default::default()
-    };
-    job::once(key, &job, &plan.request.children)
+    let is_due = plan.schedule.is_none() && !plan.parent.is_suspended() && !history.has_runs();
+    (is_observed || is_due).then(|| name.to_owned())
 }
 
 /// The spec of the Job, and of the Jobs that the CronJob creates.

@@ -21,8 +21,10 @@ mod report;
 mod restore;
 mod runs;
 mod schedule;
+mod script;
 mod status;
 mod stop;
+mod task;
 mod tenants;
 mod validate;
 

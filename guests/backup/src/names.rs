@@ -10,6 +10,15 @@ use crate::api::Kind;
 /// The label on each child: the kind of its parent, because a `Backup` and a `CronBackup` may have the same name.
 pub(crate) const PARENT_KIND: &str = "gobackup.io/parent-kind";
 
+/// The container with gobackup.
+pub(crate) const GOBACKUP: &str = "gobackup";
+
+/// The container that restores.
+pub(crate) const RESTORE: &str = "restore";
+
+/// The init container that fetches the archive.
+pub(crate) const FETCH: &str = "fetch";
+
 /// The labels of one component of a parent's children.
 pub(crate) fn labels(request: &Request, kind: Kind, component: &str) -> BTreeMap<String, String> {
     let mut labels = labels::base_labels("gobackup", request.name(), component);
@@ -38,6 +47,23 @@ pub(crate) fn suffixed(request: &Request, kind: Kind) -> String {
         Kind::Probe => "-probe",
     };
     format!("{}{suffix}", request.name())
+}
+
+/// Returns the component label of a task's Job and Pods.
+pub(crate) const fn component(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Backup | Kind::CronBackup | Kind::Probe => "run",
+        Kind::Restore => "restore",
+        Kind::Verification | Kind::CronVerification => "verify",
+    }
+}
+
+/// Returns the containers of a task's Pod whose termination messages count, the most important one first.
+pub(crate) const fn containers(kind: Kind) -> &'static [&'static str] {
+    match kind {
+        Kind::Backup | Kind::CronBackup | Kind::Probe => &[GOBACKUP],
+        _ => &[RESTORE, FETCH],
+    }
 }
 
 /// The name of the child Secret of a kind.

@@ -11,12 +11,12 @@ use k8s_openapi::api::core::v1::{
 
 use crate::{
     api::RunWith,
+    names::GOBACKUP,
     plan::Plan,
     render::{Credential, KEYS, Origin},
+    script,
 };
 
-pub(crate) mod dumps;
-pub(crate) mod script;
 pub(crate) mod volumes;
 
 /// The user and group ID of the run: the usual `nonroot`. The image's default is root, which gobackup
@@ -31,9 +31,6 @@ pub(crate) const CONFIGURATION: &str = "/etc/gobackup";
 
 /// The file of the configuration.
 pub(crate) const CONFIG_PATH: &str = "/etc/gobackup/gobackup.yml";
-
-/// The name of the container with gobackup.
-pub(crate) const CONTAINER: &str = "gobackup";
 
 /// The template of a run's Pods.
 pub(crate) fn template(plan: &Plan<'_>) -> PodTemplateSpec {
@@ -125,11 +122,11 @@ fn container(plan: &Plan<'_>) -> Container {
     let image = spec.image.as_ref().unwrap_or(&config.images.gobackup);
     let resources = spec.resources.as_ref();
     Container {
-        name: CONTAINER.to_owned(),
+        name: GOBACKUP.to_owned(),
         image: Some(image.clone()),
         image_pull_policy: Some(spec.image_pull_policy.into()),
         command: Some(vec!["/bin/sh".to_owned(), "-c".to_owned()]),
-        args: Some(vec![script::script(plan)]),
+        args: Some(vec![script::run(plan)]),
         env: Some(env(plan)),
         env_from: (!env_from.is_empty()).then_some(env_from),
         resources: Some(block::resources(

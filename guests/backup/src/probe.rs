@@ -4,9 +4,9 @@
 //! the credentials and the limits for tenants are those of a run. A probe begins when the `Storage` or a key of a Secret
 //! has changed since the last one, and after a period. Its last Job stays until the next one.
 
-use innkeeper_kit::{
-    job::{self, JobPod, JobRun, ObservedJob},
-    labels,
+use innkeeper_sdk::{
+    hash::{Hashed, hash_lines},
+    prelude::*,
     references::Found,
 };
 use innkeeper_sdk::{
@@ -15,7 +15,6 @@ use innkeeper_sdk::{
 };
 use k8s_openapi::{
     api::batch::v1::Job,
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
     jiff::{SignedDuration, Timestamp},
 };
 
@@ -26,14 +25,14 @@ use crate::{
     },
     children::{self, CONFIG_HASH},
     config::Config,
-    names::{labels, lower, suffixed},
+    names::{lower, suffixed},
     plan::Plan,
-    pod::{CONFIG_PATH, CONTAINER},
+    pod::CONFIG_PATH,
     references::{self, Related},
     render::{self, Origin, Rendered},
-    runs::JOB_LOST,
     status::Phase,
     stop::Stop,
+    task::{self, Record, Task},
 };
 
 /// The name of the archive, without its extension. Each probe replaces that of the last one.
@@ -47,9 +46,6 @@ const DEADLINE_SECONDS: i64 = 600;
 
 /// The time after which a failed probe is made again.
 const AFTER_FAILURE: SignedDuration = SignedDuration::from_hours(1);
-
-/// The maximum length of a message in characters.
-const MESSAGE_MAX: usize = 1024;
 
 /// The answer for a `Storage`.
 pub(crate) fn reconcile(request: &Request, host: &dyn Host) -> Result<Outcome, Fault> {
@@ -74,15 +70,7 @@ pub(crate) fn reconcile(request: &Request, host: &dyn Host) -> Result<Outcome, F
     });
     match answer {
         Ok(children) => Ok(Outcome::desired(children, state.report(None))),
-        // A missing Secret wakes the parent when it appears.
-        Err(Stop::Blocked { reason, message }) => {
-            Ok(Outcome::keep(state.report(Some((reason, &message)))))
-        }
-        Err(Stop::Invalid(problem)) => {
-            let report = state.report(Some(("Invalid", &problem)));
-            Err(Fault::invalid(problem).with_report(report))
-        }
-        Err(Stop::Fault(fault)) => Err(fault),
+        Err(stop) => stop.outcome(|reason, message| state.report(Some((reason, message)))),
     }
 }
 
@@ -201,27 +189,22 @@ impl<'a> ProbeState<'a> {
     ) -> Result<Self, Fault> {
         let stored: StorageStatus = request.stored_status().unwrap_or_default();
         let stored = stored.probe.filter(|_| given.is_some());
-        let name = suffixed(request, Kind::Probe);
-        let job: Option<ObservedJob> = match given {
-            Some(_) => request.children.get(&name)?,
+        let newest = match given {
+            Some(_) => task::newest(request, host, Kind::Probe, stored.clone(), probed)?,
             None => None,
         };
-        let newest = match &job {
-            Some(job) => Some(observed(request, host, job, stored.as_ref())?),
-            None => stored.clone().map(lost),
-        };
-        let settings = |it: &Option<Probed>| it.as_ref().map(|it| it.config_hash.clone());
-        let last = request.stored_condition("Available");
-        let last = last.filter(|it| {
-            settings(&stored) == settings(&newest)
-                && matches!(&*it.reason, "Stored" | "ProbeFailed")
-        });
+        let job = request
+            .children
+            .find::<Job>(&suffixed(request, Kind::Probe));
+        let settings = |probe: &Option<Probed>| Some(probe.as_ref()?.config_hash.clone());
+        let last = task::last_result(request, "Available", &["Stored", "ProbeFailed"])
+            .filter(|_| settings(&stored) == settings(&newest));
         Ok(Self {
             request,
             given,
-            last: last.map(|it| Condition::new("Available", it.status, it.reason, it.message)),
+            last,
             newest,
-            is_observed: job.is_some(),
+            is_observed: given.is_some() && job.is_some(),
             is_due: false,
             is_stale: false,
             wait: None,
@@ -255,21 +238,10 @@ impl<'a> ProbeState<'a> {
         let config = Child::new("config", &children::secret(plan));
         // The host deletes the last Job before the next one is made.
         let job = (self.is_due != self.is_observed).then(|| {
-            let annotations = [(CONFIG_HASH.to_owned(), key.to_owned())].into();
             let name = suffixed(plan.request, Kind::Probe);
-            let job = Job {
-                metadata: ObjectMeta {
-                    annotations: Some(annotations),
-                    ..metadata(name, &plan.labels("run"))
-                },
-                spec: Some(children::job_spec(plan)),
-                ..Default::default()
-            };
-            let job = job::once("probe", &job, &plan.request.children);
-            match job.apply {
-                ApplyPolicy::Hold => job,
-                _ => job.after(["config"]),
-            }
+            let annotations = [(CONFIG_HASH, key.to_owned())];
+            let spec = children::job_spec(plan);
+            task::child(plan, "probe", &name, annotations, spec, ["config"])
         });
         std::iter::once(config).chain(job).collect()
     }
@@ -365,54 +337,29 @@ fn left(
     (!left.is_zero()).then(|| left + std::time::Duration::from_millis(1))
 }
 
-/// The probe that a Job shows. An end that was recorded does not change.
-fn observed(
-    request: &Request,
-    host: &dyn Host,
-    job: &ObservedJob,
-    stored: Option<&Probed>,
-) -> Result<Probed, Fault> {
-    let shown = JobRun::new(job);
-    let uid = job.metadata.uid.clone().unwrap_or_default();
-    if let Some(stored) = stored.filter(|it| it.job_uid == uid && it.phase.is_terminal()) {
-        // A pass may see the end of the Job before that of the Pod, which has the cause of a failure.
-        let is_poor = stored.phase == Phase::Failed && stored.message == shown.message;
-        if !is_poor {
-            return Ok(stored.clone());
-        }
+impl Record for Probed {
+    fn is_of(&self, task: &Task) -> bool {
+        self.job_uid == task.uid
     }
-    let phase: Phase = shown.phase.into();
-    let message = match phase {
-        Phase::Failed => {
-            let selector = labels::selector_text(&labels(request, Kind::Probe, "run"));
-            let pods = host.list::<JobPod>(request.namespace(), &selector)?;
-            let said = job::termination_message(&uid, &pods, CONTAINER);
-            let message = said
-                .or(shown.message.as_deref())
-                .unwrap_or("the Job failed");
-            Some(job::tail(message.trim(), MESSAGE_MAX).to_owned())
-        }
-        _ => None,
-    };
-    let annotations = job.metadata.annotations.as_ref();
-    let config_hash = annotations.and_then(|it| it.get(CONFIG_HASH));
-    Ok(Probed {
-        phase,
-        job_uid: uid,
-        config_hash: config_hash.cloned().unwrap_or_default(),
-        completion_time: shown.ended.as_ref().map(|it| it.0.to_string()),
-        message,
-    })
+
+    fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// The next probe starts at once, because this one has no completion time.
+    fn fail(&mut self, message: &str) {
+        self.phase = Phase::Failed;
+        self.message = Some(message.to_owned());
+    }
 }
 
-/// A stored probe whose Job does not exist. It is repeated at once, because it has no end.
-fn lost(stored: Probed) -> Probed {
-    if stored.phase.is_terminal() {
-        return stored;
-    }
+/// Returns the probe that a Job shows.
+fn probed(task: &Task, termination_message: Option<&str>) -> Probed {
     Probed {
-        phase: Phase::Failed,
-        message: Some(JOB_LOST.to_owned()),
-        ..stored
+        phase: task.phase,
+        job_uid: task.uid.clone(),
+        config_hash: task.annotation(CONFIG_HASH).to_owned(),
+        completion_time: task.completion_time.clone(),
+        message: task.failure(termination_message),
     }
 }

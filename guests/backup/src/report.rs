@@ -11,8 +11,9 @@ use crate::{
     children,
     plan::Plan,
     restore::Verification,
-    runs::{History, JOB_LOST},
+    runs::History,
     status::{BackupStatus, Phase, Run, Warning},
+    task::JOB_LOST,
 };
 
 /// The delay of a run after its due time that is tolerated before the schedule counts as overdue.

@@ -26,7 +26,6 @@ use crate::{
 
 mod children;
 mod chosen;
-mod complete;
 mod pod;
 mod remote;
 mod report;
@@ -88,35 +87,21 @@ pub(crate) fn reconcile(request: &Request, host: &dyn Host) -> Result<Outcome, F
     if reporter.has_ended() && !reporter.is_observed() {
         return Ok(Outcome::keep(reporter.report(None, None)));
     }
-    match plan(request, host, &restore.spec, &config, &reporter) {
-        Ok((parent, source)) => {
-            let restoration = source.restoration(request, host, &restore.spec, &config, &parent);
-            match restoration {
-                Ok(it) => Ok(Outcome::desired(
-                    children::children(&it, []),
-                    reporter.report(Some(&it.file), None),
-                )),
-                Err(stop) => stopped(stop, reporter),
-            }
-        }
-        Err(stop) => stopped(stop, reporter),
-    }
-}
-
-fn stopped(stop: Stop, reporter: Reporter<'_>) -> Result<Outcome, Fault> {
-    match stop {
-        Stop::Blocked { .. } | Stop::Invalid(_) if reporter.has_ended() => {
+    let plan = plan(request, host, &restore.spec, &config, &reporter);
+    let children = plan.and_then(|(parent, origin)| {
+        let restoration = origin.restoration(request, host, &restore.spec, &config, &parent)?;
+        let children = children::children(&restoration, []);
+        Ok((children, restoration.file))
+    });
+    match children {
+        Ok((children, file)) => Ok(Outcome::desired(
+            children,
+            reporter.report(Some(&file), None),
+        )),
+        Err(Stop::Blocked { .. } | Stop::Invalid(_)) if reporter.has_ended() => {
             Ok(Outcome::keep(reporter.report(None, None)))
         }
-        Stop::Blocked { reason, message } => Ok(Outcome::keep(
-            reporter.report(None, Some((reason, message))),
-        )),
-        Stop::Invalid(problem) => {
-            let message = problem.clone();
-            Err(Fault::invalid(problem)
-                .with_report(reporter.report(None, Some(("Invalid", message)))))
-        }
-        Stop::Fault(fault) => Err(fault),
+        Err(stop) => stop.outcome(|reason, message| reporter.report(None, Some((reason, message)))),
     }
 }
 
@@ -386,10 +371,10 @@ fn mount_archives(parent: &mut Parent, backup: &Parent, name: &str, storage: &So
     });
 }
 
-/// The keys of the Secret and of the Job; that of the Job is the component of their labels too.
-const fn keys(kind: Kind) -> [&'static str; 2] {
+/// Returns the key of the Secret; that of the Job is the component in its labels.
+const fn config_key(kind: Kind) -> &'static str {
     match kind {
-        Kind::Restore => ["config", "restore"],
-        _ => ["verify-config", "verify"],
+        Kind::Restore => "config",
+        _ => "verify-config",
     }
 }

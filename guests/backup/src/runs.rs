@@ -10,17 +10,14 @@ use innkeeper_kit::{
     labels,
     partial::Partial,
 };
-use innkeeper_sdk::prelude::*;
-use k8s_openapi::{
-    api::batch::v1::{CronJob, CronJobStatus},
-    apimachinery::pkg::apis::meta::v1::Time,
-};
+use k8s_openapi::api::batch::v1::{CronJob, CronJobStatus};
 use serde::de::IgnoredAny;
 
 use crate::{
     api::Kind,
     names,
     status::{ActiveJob, BackupStatus, Phase, Restored, Run},
+    task::{JOB_LOST, Task},
 };
 
 mod message;
@@ -33,11 +30,15 @@ mod tests;
 /// The maximum number of runs in the status.
 const RECENT_MAX: usize = 5;
 
-/// The message of a run whose Job was deleted before a pass saw its end.
-pub(crate) const JOB_LOST: &str = "the Job is gone before its end was seen";
-
 /// The observed CronJob, without its Pod template.
 type ObservedCronJob = Partial<CronJob, IgnoredAny, CronJobStatus>;
+
+/// A run whose Job exists.
+struct ObservedRun {
+    run: Run,
+    /// The same without the Pod's termination message.
+    without_pod: Run,
+}
 
 /// The runs of one parent.
 #[derive(Clone, Debug, Default)]
@@ -76,15 +77,19 @@ impl History {
         let own = request.children.all::<ObservedJob>()?.into_iter();
         let own = own.filter(|it| it.metadata.name.as_ref() != Some(&verification));
         for job in own.chain(scheduled) {
-            let run = message::run(&job, &pods);
-            observed.insert(run.run.job_uid.clone(), run);
+            let task = Task::new(&job);
+            let run = ObservedRun {
+                without_pod: message::run(&task, None),
+                run: message::run(&task, task.termination_message(kind, &pods)),
+            };
+            observed.insert(task.uid, run);
         }
         let stored: BackupStatus = request.stored_status().unwrap_or_default();
         let last_request = requested::acted_on(request, &stored);
         let restores = restores::read(request, host, kind, stored.restores.clone())?;
         let status = cron_job.as_ref().map(|it| &it.status);
         let succeeded = status.and_then(|it| it.last_successful_time.as_ref());
-        let mut history = Self::merge(stored, observed, succeeded.map(text));
+        let mut history = Self::merge(stored, observed, succeeded.map(|time| time.0.to_string()));
         history.cron_job = cron_job;
         history.last_request = last_request;
         history.restores = restores;
@@ -94,7 +99,7 @@ impl History {
     /// `succeeded` is the end of the last successful Job that the CronJob has seen.
     fn merge(
         stored: BackupStatus,
-        observed: BTreeMap<String, message::Observed>,
+        observed: BTreeMap<String, ObservedRun>,
         succeeded: Option<String>,
     ) -> Self {
         let mut known: BTreeMap<String, Run> = BTreeMap::new();
@@ -110,12 +115,11 @@ impl History {
             ..Default::default()
         };
         history.lose(&mut known, &observed, succeeded);
-        for (uid, it) in &observed {
-            let merged = match known.remove(uid) {
-                Some(run) if run.phase.is_terminal() => it.completing(run),
-                _ => it.run.clone(),
-            };
-            known.insert(uid.clone(), merged);
+        for (uid, job) in &observed {
+            let recorded = known.get(uid).filter(|run| run.phase.is_terminal());
+            if recorded.is_none_or(|run| *run == job.without_pod) {
+                known.insert(uid.clone(), job.run.clone());
+            }
         }
         let counted: BTreeSet<String> = stored.counted_jobs.into_iter().collect();
         let seen = observed.keys().filter_map(|uid| known.get(uid));
@@ -161,7 +165,7 @@ impl History {
     fn lose(
         &mut self,
         known: &mut BTreeMap<String, Run>,
-        observed: &BTreeMap<String, message::Observed>,
+        observed: &BTreeMap<String, ObservedRun>,
         succeeded: Option<String>,
     ) {
         // It is the end of a Job that is gone if it is of no other.
@@ -232,9 +236,4 @@ fn ending(before: Option<&Run>, run: &Run) -> Option<Event> {
         Phase::Failed if message != JOB_LOST => Some(Event::warning("BackupFailed", text)),
         _ => None,
     }
-}
-
-/// A time in the form of the API.
-fn text(time: &Time) -> String {
-    time.0.to_string()
 }

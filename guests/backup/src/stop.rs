@@ -26,6 +26,23 @@ impl Stop {
             message: message.into(),
         }
     }
+
+    /// Returns the answer with the report about this problem: the children stay as they are.
+    ///
+    /// A working schedule continues with its last good configuration, and the creation of a missing object starts a pass.
+    pub(crate) fn outcome(
+        self,
+        report: impl FnOnce(&str, &str) -> Report,
+    ) -> Result<Outcome, Fault> {
+        match self {
+            Self::Blocked { reason, message } => Ok(Outcome::keep(report(reason, &message))),
+            Self::Invalid(problem) => {
+                let report = report("Invalid", &problem);
+                Err(Fault::invalid(problem).with_report(report))
+            }
+            Self::Fault(fault) => Err(fault),
+        }
+    }
 }
 
 impl From<Fault> for Stop {

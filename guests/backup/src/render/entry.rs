@@ -13,8 +13,8 @@ use super::{
 use crate::{
     api::{HEADERS, Notifier, Parent, SecretKey},
     catalog::{self, Key},
-    pod::{dumps, script as shell},
     references::Source,
+    script::{self, CHECK_DUMP},
     status::Warning,
     stop::Stop,
 };
@@ -46,12 +46,12 @@ pub(super) fn database(
             path: path.to_owned(),
         });
     }
-    let script = dump_check(source, key, &config);
+    let after_script = dump_check(source, key, &config);
     // It says when the script of the user runs.
     if text(&config, "after_script").is_none() {
         config.remove("on_exit");
     }
-    set(&mut config, "after_script", script);
+    set(&mut config, "after_script", after_script);
     let prefix = format!("DB{index}");
     Ok(entry(source, &config, &prefix, rendered))
 }
@@ -62,8 +62,8 @@ pub(super) fn database(
 /// The script of the user comes first, because it may have to run whatever the dump is like.
 fn dump_check(source: &Source, key: &str, config: &Config) -> String {
     let type_ = source.type_.rendered;
-    let name = shell::quoted(&format!("{} {}", source.kind, source.name));
-    let check = format!("sh \"${{HOME}}/{}\" {type_} {key} {name}", dumps::FILE);
+    let name = script::quoted(&format!("{} {}", source.kind, source.name));
+    let check = format!("sh \"${{HOME}}/{CHECK_DUMP}\" {type_} {key} {name}");
     match text(config, "after_script") {
         None => check,
         Some(given) => format!("(\n{given}\n) && {check}"),

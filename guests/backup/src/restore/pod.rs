@@ -6,24 +6,19 @@ use k8s_openapi::api::core::v1::{
     SecurityContext, Volume, VolumeMount,
 };
 
-use super::{Restoration, keys, remote, script};
+use super::{Restoration, remote, script};
 use crate::{
     api::RunWith,
+    names::{FETCH, RESTORE, component},
     pod::{self, secret_key, volumes},
     render::{Credential, KEYS},
 };
 
-/// The name of the container that restores.
-pub(super) const RESTORE: &str = "restore";
-
-/// The name of the init container.
-pub(super) const FETCH: &str = "fetch";
-
 /// The template of the Pod.
 pub(super) fn template(restoration: &Restoration<'_>) -> PodTemplateSpec {
     let given = restoration.spec.pod_metadata();
-    let [_, component] = keys(restoration.plan.parent.kind);
-    let labels = restoration.plan.labels(component);
+    let plan = &restoration.plan;
+    let labels = plan.labels(component(plan.parent.kind));
     PodTemplateSpec {
         metadata: Some(block::metadata(given, labels, [])),
         spec: Some(spec(restoration)),

@@ -1,27 +1,18 @@
 //! Status, conditions and events of a restoration.
 
-use innkeeper_kit::{
-    job::{self, JobPod, JobRun, ObservedJob},
-    labels,
-};
-use innkeeper_sdk::prelude::*;
+use innkeeper_sdk::{job, prelude::*};
 use k8s_openapi::api::batch::v1::Job;
 
 use super::{
     children::{FILE, RESTORED},
-    keys,
-    pod::{FETCH, RESTORE},
     script::OWNER,
 };
 use crate::{
     api::{Kind, restore::RestoreStatus},
     names,
-    runs::JOB_LOST,
     status::{Phase, Warning},
+    task::{self, MESSAGE_MAX, Record, Task},
 };
-
-/// The maximum length of a message in characters.
-const MESSAGE_MAX: usize = 1024;
 
 /// The data for the report.
 pub(super) struct Reporter<'a> {
@@ -36,20 +27,12 @@ impl<'a> Reporter<'a> {
     /// Reads the Job and its Pod.
     pub(super) fn read(request: &'a Request, host: &dyn Host) -> Result<Self, Fault> {
         let stored: RestoreStatus = request.stored_status().unwrap_or_default();
-        let mut status = stored.clone();
-        let job: Option<ObservedJob> = request
-            .children
-            .get(&names::suffixed(request, Kind::Restore))?;
-        if let Some(job) = &job {
-            observed(request, host, job, &mut status)?;
-        } else if stored.job_name.is_some() && !stored.phase.is_terminal() {
-            status.phase = Phase::Failed;
-            status.message = Some(JOB_LOST.to_owned());
-        }
+        let started = stored.job_name.as_ref().map(|_| stored.clone());
+        let newest = task::newest(request, host, Kind::Restore, started, status)?;
         Ok(Self {
             request,
+            status: newest.unwrap_or_else(|| stored.clone()),
             stored,
-            status,
         })
     }
 
@@ -73,7 +56,7 @@ impl<'a> Reporter<'a> {
     }
 
     /// The report; `file` is the archive that the Job gets.
-    pub(super) fn report(self, file: Option<&str>, blocked: Option<(&str, String)>) -> Report {
+    pub(super) fn report(self, file: Option<&str>, blocked: Option<(&str, &str)>) -> Report {
         let mut status = self.status;
         status.observed_generation = self.request.generation();
         if let Some(file) = file {
@@ -132,68 +115,43 @@ fn unknown() -> Condition {
     Condition::new("Succeeded", ConditionStatus::Unknown, "NotEnded", message)
 }
 
-/// Completes the status with a Job. An end that was recorded does not change.
-fn observed(
-    request: &Request,
-    host: &dyn Host,
-    job: &ObservedJob,
-    status: &mut RestoreStatus,
-) -> Result<(), Fault> {
-    let shown = JobRun::new(job);
-    // A pass may see the end of the Job before that of the Pod, which has the cause of a failure.
-    let is_poor = status.phase == Phase::Failed && status.message == shown.message;
-    if status.phase.is_terminal() && !is_poor {
-        return Ok(());
+impl Record for RestoreStatus {
+    fn is_of(&self, _: &Task) -> bool {
+        // A Restore has one Job.
+        true
     }
-    let annotations = job.metadata.annotations.as_ref();
-    let annotation = |key: &str| annotations.and_then(|it| it.get(key).cloned());
-    status.file = annotation(FILE);
-    status.job_name.clone_from(&job.metadata.name);
-    status.start_time = shown.started.as_ref().map(|it| it.0.to_string());
-    status.completion_time = shown.ended.as_ref().map(|it| it.0.to_string());
-    status.phase = shown.phase.into();
-    let file = status.file.clone().unwrap_or_default();
-    match status.phase {
-        Phase::Succeeded => {
-            let restored = annotation(RESTORED).unwrap_or_default();
-            status.restored = restored.split(',').map(str::to_owned).collect();
-            let restored = status.restored.join(", ");
-            status.message = Some(format!("restored {restored} from {file}"));
-            status.warnings = owners(request, host, job)?;
-        }
-        Phase::Failed => status.message = Some(failure(request, host, Kind::Restore, job)?),
-        Phase::Idle | Phase::Pending | Phase::Running => {}
+
+    fn phase(&self) -> Phase {
+        self.phase
     }
-    Ok(())
+
+    fn fail(&mut self, message: &str) {
+        self.phase = Phase::Failed;
+        self.message = Some(message.to_owned());
+    }
 }
 
-/// The warning about owners that the files do not have any more.
-fn owners(request: &Request, host: &dyn Host, job: &ObservedJob) -> Result<Vec<Warning>, Fault> {
-    let [_, component] = keys(Kind::Restore);
-    let selector = labels::selector_text(&names::labels(request, Kind::Restore, component));
-    let pods = host.list::<JobPod>(request.namespace(), &selector)?;
-    let uid = job.metadata.uid.as_deref().unwrap_or_default();
-    let said = job::termination_message(uid, &pods, RESTORE).unwrap_or_default();
-    let line = said.lines().find_map(|line| line.strip_prefix(OWNER));
-    let warning = line.map(|line| Warning::new("OwnerNotKept", job::tail(line, MESSAGE_MAX)));
-    Ok(warning.into_iter().collect())
-}
-
-/// The cause of a failure: the end of the log, or the message of the Job.
-pub(super) fn failure(
-    request: &Request,
-    host: &dyn Host,
-    kind: Kind,
-    job: &ObservedJob,
-) -> Result<String, Fault> {
-    let [_, component] = keys(kind);
-    let selector = labels::selector_text(&names::labels(request, kind, component));
-    let pods = host.list::<JobPod>(request.namespace(), &selector)?;
-    let uid = job.metadata.uid.as_deref().unwrap_or_default();
-    let said = [RESTORE, FETCH]
-        .into_iter()
-        .find_map(|container| job::termination_message(uid, &pods, container));
-    let shown = JobRun::new(job).message;
-    let message = said.or(shown.as_deref()).unwrap_or("the Job failed");
-    Ok(job::tail(message.trim(), MESSAGE_MAX).to_owned())
+/// Returns the status that the Job shows.
+fn status(task: &Task, termination_message: Option<&str>) -> RestoreStatus {
+    let file = task.annotation(FILE);
+    let mut status = RestoreStatus {
+        phase: task.phase,
+        file: Some(file.to_owned()),
+        job_name: Some(task.name.clone()),
+        start_time: task.start_time.clone(),
+        completion_time: task.completion_time.clone(),
+        message: task.failure(termination_message),
+        ..Default::default()
+    };
+    if task.phase == Phase::Succeeded {
+        let restored = task.annotation(RESTORED).split(',');
+        status.restored = restored.map(str::to_owned).collect();
+        let restored = status.restored.join(", ");
+        status.message = Some(format!("restored {restored} from {file}"));
+        let mut lines = termination_message.unwrap_or_default().lines();
+        let owners = lines.find_map(|line| line.strip_prefix(OWNER));
+        let warning = owners.map(|line| Warning::new("OwnerNotKept", job::tail(line, MESSAGE_MAX)));
+        status.warnings.extend(warning);
+    }
+    status
 }

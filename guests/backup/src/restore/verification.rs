@@ -3,17 +3,16 @@
 //! It is a restoration with the parent's own settings. The times of the archives alone decide when one is due, so no
 //! pass depends on the clock. The last Job stays until the next one, and a Job that a user deletes is not made again.
 
-use innkeeper_kit::job::{JobRun, ObservedJob};
 use innkeeper_sdk::prelude::*;
 use k8s_openapi::{
-    api::{batch::v1::Job, core::v1::Secret},
+    api::batch::v1::Job,
     jiff::{SignedDuration, Timestamp},
 };
 use serde_json::{Value, json};
 
 use super::{
     children::{self, FILE, RESTORED, SKIPPED, TIME},
-    chosen, inside, keys, origin, report,
+    chosen, config_key, inside, origin,
     target::is_file,
 };
 use crate::{
@@ -22,12 +21,13 @@ use crate::{
         restore::{BackupKind, BackupReference, RestoreSpec, Verify, deadline},
     },
     config::Config,
-    names::{secret_name, suffixed},
+    names::{component, secret_name, suffixed},
     references::{self, SCRATCH, Source},
     render,
-    runs::{History, JOB_LOST},
+    runs::History,
     status::{BackupStatus, Phase, Run, Verified},
     stop::Stop,
+    task::{self, Record, Task},
 };
 
 /// The directory of the run below which files are restored.
@@ -71,11 +71,8 @@ impl<'a> Verification<'a> {
         };
         let kind = parent.kind.verification();
         let stored = stored.verification.clone();
-        let job: Option<ObservedJob> = request.children.get(&suffixed(request, kind))?;
-        let newest = match &job {
-            Some(job) => Some(observed(request, host, kind, job, stored.as_ref())?),
-            None => stored.clone().map(lost),
-        };
+        let newest = task::newest(request, host, kind, stored.clone(), verified)?;
+        let job = request.children.find::<Job>(&suffixed(request, kind));
         let archive = archive(parent, &history.recent);
         let due = archive.filter(|it| !parent.is_suspended() && is_due(given, newest.as_ref(), it));
         Ok(Some(Self {
@@ -103,6 +100,7 @@ impl<'a> Verification<'a> {
             (None, false) | (Some(_), true) => Ok(Vec::new()),
             (Some(archive), false) => match self.made(host, parent, config, archive) {
                 Ok(children) => Ok(children),
+                Err(Stop::Fault(fault)) => Err(Stop::Fault(fault)),
                 Err(Stop::Blocked { reason, message }) => {
                     self.blocked = Some((reason, message));
                     Ok(Vec::new())
@@ -111,28 +109,26 @@ impl<'a> Verification<'a> {
                     self.blocked = Some(("Invalid", message));
                     Ok(Vec::new())
                 }
-                Err(fault) => Err(fault),
             },
         }
     }
 
     /// The observed children as they are.
     fn held(&self) -> Vec<Child> {
-        let [config, job] = keys(self.kind);
-        let children = &self.request.children;
-        let secret = secret_name(self.request, self.kind);
-        let secret = children
-            .find::<Secret>(&secret)
-            .map(|_| ("v1", "Secret", config, secret));
-        let name = suffixed(self.request, self.kind);
-        let job = children
-            .find::<Job>(&name)
-            .map(|_| ("batch/v1", "Job", job, name));
-        let held = |(version, kind, key, name): (&str, &str, &str, String)| {
-            let object = json!({"apiVersion": version, "kind": kind, "metadata": {"name": name}});
-            Child::new(key, &object).hold()
-        };
-        secret.into_iter().chain(job).map(held).collect()
+        let (request, kind) = (self.request, self.kind);
+        let secret = ("v1", "Secret", config_key(kind), secret_name(request, kind));
+        let job = ("batch/v1", "Job", component(kind), suffixed(request, kind));
+        [secret, job]
+            .into_iter()
+            .filter(|(version, kind, _, name)| {
+                request.children.find_as(version, kind, name).is_some()
+            })
+            .map(|(version, kind, key, name)| {
+                let object =
+                    json!({"apiVersion": version, "kind": kind, "metadata": {"name": name}});
+                Child::new(key, &object).hold()
+            })
+            .collect()
     }
 
     /// The children for an archive.
@@ -206,20 +202,15 @@ impl<'a> Verification<'a> {
                 );
                 condition(false, "PartlyVerified", &message)
             }
-            _ => match self.request.stored_condition("Verified") {
-                Some(it) if RESULTS.contains(&&*it.reason) => {
-                    Condition::new("Verified", it.status, it.reason, it.message)
-                }
-                _ => {
-                    let message = "no archive has been verified yet";
-                    Condition::new(
-                        "Verified",
-                        ConditionStatus::Unknown,
-                        "NotVerifiedYet",
-                        message,
-                    )
-                }
-            },
+            _ => task::last_result(self.request, "Verified", &RESULTS).unwrap_or_else(|| {
+                let message = "no archive has been verified yet";
+                Condition::new(
+                    "Verified",
+                    ConditionStatus::Unknown,
+                    "NotVerifiedYet",
+                    message,
+                )
+            }),
         }
     }
 
@@ -391,59 +382,35 @@ fn is_due(given: &Verify, newest: Option<&Verified>, (file, time): &Archive) -> 
     }
 }
 
-/// The verification that a Job shows. An end that was recorded does not change.
-fn observed(
-    request: &Request,
-    host: &dyn Host,
-    kind: Kind,
-    job: &ObservedJob,
-    stored: Option<&Verified>,
-) -> Result<Verified, Fault> {
-    let annotations = job.metadata.annotations.as_ref();
-    let annotation = |key: &str| {
-        annotations
-            .and_then(|it| it.get(key))
-            .map_or("", String::as_str)
-    };
-    let list = |key: &str| {
-        let names = annotation(key).split(',').filter(|it| !it.is_empty());
-        names.map(str::to_owned).collect::<Vec<_>>()
-    };
-    let shown = JobRun::new(job);
-    if let Some(stored) = stored.filter(|it| it.file == annotation(FILE) && it.phase.is_terminal())
-    {
-        // A pass may see the end of the Job before that of the Pod, which has the cause of a failure.
-        let is_poor = stored.phase == Phase::Failed && stored.message == shown.message;
-        if !is_poor {
-            return Ok(stored.clone());
-        }
+impl Record for Verified {
+    fn is_of(&self, task: &Task) -> bool {
+        self.file == task.annotation(FILE)
     }
-    let phase: Phase = shown.phase.into();
-    let message = match phase {
-        Phase::Failed => Some(report::failure(request, host, kind, job)?),
-        _ => None,
-    };
-    let is_good = phase == Phase::Succeeded;
-    let names = |key: &str| if is_good { list(key) } else { Vec::new() };
-    Ok(Verified {
-        phase,
-        file: annotation(FILE).to_owned(),
-        archive_time: Some(annotation(TIME).to_owned()).filter(|it| !it.is_empty()),
-        completion_time: shown.ended.as_ref().map(|it| it.0.to_string()),
-        restored: names(RESTORED),
-        skipped: names(SKIPPED),
-        message,
-    })
+
+    fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    fn fail(&mut self, message: &str) {
+        self.phase = Phase::Failed;
+        self.message = Some(message.to_owned());
+    }
 }
 
-/// A stored verification whose Job does not exist.
-fn lost(stored: Verified) -> Verified {
-    if stored.phase.is_terminal() {
-        return stored;
-    }
+/// Returns the verification that a Job shows.
+fn verified(task: &Task, termination_message: Option<&str>) -> Verified {
+    let names = |key: &str| {
+        let names = task.annotation(key).split(',');
+        let names = names.filter(|name| task.phase == Phase::Succeeded && !name.is_empty());
+        names.map(str::to_owned).collect()
+    };
     Verified {
-        phase: Phase::Failed,
-        message: Some(JOB_LOST.to_owned()),
-        ..stored
+        phase: task.phase,
+        file: task.annotation(FILE).to_owned(),
+        archive_time: Some(task.annotation(TIME).to_owned()).filter(|time| !time.is_empty()),
+        completion_time: task.completion_time.clone(),
+        restored: names(RESTORED),
+        skipped: names(SKIPPED),
+        message: task.failure(termination_message),
     }
 }

@@ -2,57 +2,24 @@
 //!
 //! Logs can contain passwords, because they contain command lines of tools. The run redacts them.
 
-use innkeeper_kit::job::{self, JobPhase, JobPod, JobRun, ObservedJob};
+use innkeeper_sdk::job;
 use serde::Deserialize;
 
-use super::text;
 use crate::{
-    pod::{CONTAINER, script::RETENTION},
+    script::RETENTION,
     status::{Artifact, Phase, Run},
+    task::{MESSAGE_MAX, Task},
 };
 
 /// The maximum length of a stored log in characters. A termination message has at most 4096 bytes, so
 /// a whole one fits.
 const LOG_MAX: usize = 4096;
 
-/// The maximum length of a message in characters.
-const MESSAGE_MAX: usize = 1024;
-
 /// The maximum length of the line about `keep` in characters.
 const RETENTION_MAX: usize = 300;
 
 /// The maximum number of artifacts of a run: one for each of up to 64 storage references.
 const ARTIFACTS_MAX: usize = 64;
-
-/// A run whose Job exists.
-#[derive(Clone, Debug)]
-pub(super) struct Observed {
-    pub(super) run: Run,
-    /// The message from the Job alone, without that of the Pod.
-    job_message: Option<String>,
-}
-
-impl Observed {
-    /// A recorded end, completed with the data of the Pod if the record lacks them.
-    ///
-    /// A pass may see the end of the Job before the status of the Pod, or after the Pod is gone.
-    pub(super) fn completing(&self, recorded: Run) -> Run {
-        let is_poor = recorded.message == self.job_message && recorded.artifacts.is_empty();
-        if is_poor && recorded.phase == self.run.phase {
-            Run {
-                message: self.run.message.clone(),
-                logs: self.run.logs.clone(),
-                artifacts: self.run.artifacts.clone(),
-                retention: self.run.retention.clone(),
-                size: self.run.size.clone(),
-                duration_seconds: self.run.duration_seconds,
-                ..recorded
-            }
-        } else {
-            recorded
-        }
-    }
-}
 
 /// The termination message that the script of a run writes.
 #[derive(Deserialize)]
@@ -64,32 +31,24 @@ struct Stored {
     seconds: Option<i64>,
 }
 
-pub(super) fn run(job: &ObservedJob, pods: &[JobPod]) -> Observed {
-    let name = job.metadata.name.clone().unwrap_or_default();
-    let shown = JobRun::new(job);
-    let job_message = match shown.phase {
-        JobPhase::Succeeded => Some(format!("{name} succeeded")),
-        JobPhase::Failed => {
-            let message = shown.message.as_deref().unwrap_or("the Job failed");
-            Some(job::tail(message, MESSAGE_MAX).to_owned())
-        }
-        JobPhase::Pending | JobPhase::Running => None,
-    };
+/// Returns the run of a Job, with the termination message of its Pod once it has ended.
+pub(super) fn run(task: &Task, termination_message: Option<&str>) -> Run {
     let mut run = Run {
-        job_name: name,
-        job_uid: job.metadata.uid.clone().unwrap_or_default(),
-        start_time: shown.started.as_ref().map(text),
-        completion_time: shown.ended.as_ref().map(text),
-        phase: shown.phase.into(),
-        message: job_message.clone(),
+        job_name: task.name.clone(),
+        job_uid: task.uid.clone(),
+        start_time: task.start_time.clone(),
+        completion_time: task.completion_time.clone(),
+        phase: task.phase,
+        message: match task.phase {
+            Phase::Succeeded => Some(format!("{} succeeded", task.name)),
+            _ => task.failure(termination_message),
+        },
         ..Default::default()
     };
-    if shown.phase.is_final()
-        && let Some(message) = job::termination_message(&run.job_uid, pods, CONTAINER)
-    {
+    if let Some(message) = termination_message {
         complete(&mut run, message);
     }
-    Observed { run, job_message }
+    run
 }
 
 /// Completes a run that has ended with the termination message.
@@ -119,7 +78,6 @@ fn complete(run: &mut Run, message: &str) {
     } else {
         let mut lines = message.lines();
         run.retention = lines.find_map(|line| cut(line.strip_prefix(RETENTION)?));
-        run.message = Some(job::tail(message.trim(), MESSAGE_MAX).to_owned());
         run.logs = Some(job::tail(message, LOG_MAX).to_owned());
     }
 }

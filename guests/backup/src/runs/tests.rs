@@ -3,9 +3,10 @@
 use innkeeper_sdk::{prelude::*, testing::TestRequest};
 use serde_json::{Value, json};
 
-use super::{JOB_LOST, message::quantity};
+use super::message::quantity;
 use crate::{
     Plugin,
+    task::JOB_LOST,
     tests::{
         around, backup, condition, host,
         outcomes::{complete, failed, job, pod},

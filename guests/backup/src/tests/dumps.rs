@@ -6,7 +6,7 @@ use super::{
     script::{Run, Shell},
     *,
 };
-use crate::pod::dumps::CHECK;
+use crate::script::DUMPS;
 
 /// A program in the place of pg_restore that reads a dump with the word `whole`.
 const READING: &str = r#"grep -rq whole "$2" || { echo "unexpected end of file" >&2; exit 1; }"#;
@@ -22,7 +22,7 @@ fn verdict(shell: Shell, type_: &str, files: &[(&str, &[u8])]) -> String {
         fs::write(path, content).unwrap();
     }
     let script = format!(
-        "{CHECK}check_dump {type_} {} 'Database a'\n",
+        "{DUMPS}check_dump {type_} {} 'Database a'\n",
         directory.display()
     );
     let mut command = match shell {

@@ -1,16 +1,4 @@
-//! Checks that a restoration made all that its dump or archive has.
-//!
-//! A client ends with 0 for statements that make nothing: a server skips a comment for another version, an event trigger
-//! drops what was created, a table ignores a row that is there. So the names in the dump are compared with the catalog of
-//! the server. Both are lists of `COUNT NAME`; more in the database is no fault.
-
-/// Functions of the script: `expect_TYPE` writes the list of the dump, and `compare NAME END` fails if the list of the
-/// database has less.
-///
-/// pg_dump and pg_restore write a comment before each object. mysqldump can leave comments out, so its statements count; a
-/// routine has statements of its own between two lines `DELIMITER`, and a view has a table in its place first. The dump
-/// of a file of SQLite is compared with that of the restored one, so rows count too.
-pub(super) const COMPARE: &str = r#"compare() {
+compare() {
   absent=`LC_ALL=C awk '
 { count = $1; sub(/^[0-9]+ /, "") }
 FILENAME == ARGV[1] { present[$0] += count; next }
@@ -112,11 +100,7 @@ SELECT 'EVENT', event_schema, event_name FROM information_schema.events;
 END
   LC_ALL=C awk -F '\t' "$folded"'{ print 1, $1, folded($2 "." $3) }' /work/listed >/work/present
 }
-"#;
-
-/// Checks the files of an archive, each with its size: `compare_files ARCHIVE DIRECTORY`. It prints their owners, apart from
-/// that of the Pod. tar takes a missing end of an archive for its end.
-pub(super) const FILES: &str = r#"whole_files() {
+whole_files() {
   [ -z "`tail -c 1024 "$1" | tr -d '\000'`" ] || fail "the files cannot be restored: their archive is not complete, and nothing was changed"
 }
 compare_files() {
@@ -146,4 +130,3 @@ END {
 }' /work/listed /work/present` || fail "the files cannot be compared with the archive: the image needs awk"
   [ -z "$absent" ] || fail "the files below $2 are not those of the archive: $absent"
 }
-"#;

@@ -1,30 +1,4 @@
-//! Checks of the dumps of a run, before gobackup uploads them and before a Restore uses them.
-//!
-//! gobackup trusts the exit code of the program that dumps. sqlite3 exits with 0 for a file that it cannot read, and
-//! mongodump for a database that does not exist. A dump is therefore complete if its own end is there.
-
-/// The name of the file with [`CHECK`] in the home directory of a run.
-pub(crate) const FILE: &str = "check-dump";
-
-/// Checks the dumps of one database: `check_dump TYPE PATH NAME`. PATH is the directory of the dump, or its start for etcd,
-/// whose dump has the endpoint in its name.
-///
-/// The end of each format:
-///
-/// | format | end |
-/// |---|---|
-/// | pg_dump, plain | the comment `database dump complete` or `database cluster dump complete` |
-/// | pg_dump, custom, directory, tar | pg_restore reads all of it |
-/// | mysqldump | the comment `Dump completed` if the dump begins with a comment, or the end of the XML |
-/// | mariadb-backup | the file that it writes last |
-/// | mongodump | each document ends with a zero, an archive with its terminator |
-/// | Redis | the opcode before the checksum |
-/// | etcd | the SHA-256 of the rest |
-/// | SQL Server | the directory of the zip file |
-/// | InfluxDB | the manifest, and that of each compressed file |
-/// | SQLite | COMMIT |
-/// | Firebird | gbak's format has none that a shell can tell |
-pub(crate) const CHECK: &str = r#"refuse() {
+refuse() {
   printf '%s\n' "$name: the dump $1" >&2
   return 1
 }
@@ -115,10 +89,4 @@ check_dump() {
   while IFS= read -r dump; do
     is_whole || return 1
   done <"$list"
-}
-"#;
-
-/// The file with the check of one database: `check-dump TYPE KEY NAME`.
-pub(crate) fn file() -> String {
-    format!("{CHECK}check_dump \"$1\" \"`echo \"$TMPDIR\"/gobackup*/*/\"$MODEL/$1/$2\"`\" \"$3\"\n")
 }
