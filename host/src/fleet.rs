@@ -93,7 +93,7 @@ fn inputs(
         .or_fail(Exit::Failure, "failed to read the number of processors")?;
     let workers = NonZeroU32::try_from(threads).unwrap_or(NonZeroU32::MIN);
     let engine = Engine::new(&EngineSettings::new(workers))
-        .or_fail_by(Exit::from_plugin_error, "failed to set up the sandbox")?;
+        .or_fail_by(plugin_file::exit_for, "failed to set up the sandbox")?;
     Ok(Inputs {
         candidate: describe(&engine, plugin, args)?,
         against: against

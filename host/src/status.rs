@@ -6,11 +6,11 @@ use std::{
     time::Duration,
 };
 
-use innkeeper_cluster::{ParentConditions, Viewer, lease_of};
+use innkeeper_cluster::{ParentConditions, Viewer};
 use innkeeper_command::{Exit, Failure, OrFail as _, Output, ResultFormat, Streams, runtime};
+use innkeeper_lease::{LABEL_LEASE, Lease, LeaseRecord};
 use innkeeper_model::{
-    Expression, GroupKind, LABEL_LEASE, LABEL_PLUGIN, Lease, LeaseRecord, Object, Selector,
-    error_chain, kind_of_crd, reason,
+    Expression, GroupKind, LABEL_PLUGIN, Object, Selector, error_chain, kind_of_crd, reason,
 };
 use innkeeper_plugin_controller::resource::{self, Plugin};
 use innkeeper_server::{ConnectionArgs, client_config};
@@ -121,7 +121,7 @@ impl PluginRow {
 impl ParentRow {
     /// Returns none for a parent that is Ready or not selected, or that no host has reported on: it may belong to none.
     fn new(parent: &Object) -> Option<Self> {
-        let conditions = ParentConditions::of(parent);
+        let conditions = ParentConditions::new(parent);
         let why = conditions.why().cloned().unwrap_or_default();
         if conditions.is_ready() || why.reason == reason::NOT_SELECTED || !has_report(parent) {
             return None;
@@ -387,7 +387,7 @@ async fn leases(viewer: &Viewer) -> Result<BTreeMap<String, Lease>, Failure> {
     let leases = list(viewer, &kind, &labelled).await?;
     let by_name = leases.iter().map(|lease| {
         let namespace = lease.namespace.as_deref().unwrap_or_default();
-        (format!("{namespace}/{}", lease.name), lease_of(lease))
+        (format!("{namespace}/{}", lease.name), Lease::from(lease))
     });
     Ok(by_name.collect())
 }

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 
 use innkeeper_kit::{
     claim::{DeclaredClaim, ObservedClaim},
-    prelude::*,
     quantity::Amount,
     rollout::TemplateHash,
 };

@@ -4,11 +4,7 @@
 //! the credentials and the limits for tenants are those of a run. A probe begins when the `Storage` or a key of a Secret
 //! has changed since the last one, and after a period. Its last Job stays until the next one.
 
-use innkeeper_sdk::{
-    hash::{Hashed, hash_lines},
-    prelude::*,
-    references::Found,
-};
+use innkeeper_kit::references::Found;
 use innkeeper_sdk::{
     hash::{Hashed, hash_lines},
     prelude::*,

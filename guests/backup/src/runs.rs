@@ -10,6 +10,7 @@ use innkeeper_kit::{
     labels,
     partial::Partial,
 };
+use innkeeper_sdk::prelude::*;
 use k8s_openapi::api::batch::v1::{CronJob, CronJobStatus};
 use serde::de::IgnoredAny;
 

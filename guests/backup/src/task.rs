@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::{
+use innkeeper_kit::{
     job::{self, JobPod, JobRun, ObservedJob},
     labels,
-    prelude::*,
 };
+use innkeeper_sdk::prelude::*;
 use k8s_openapi::{
     api::batch::v1::{Job, JobSpec},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
@@ -38,7 +38,7 @@ pub(crate) struct Task {
 
 impl Task {
     pub(crate) fn new(job: &ObservedJob) -> Self {
-        let run = JobRun::of(job);
+        let run = JobRun::new(job);
         Self {
             name: job.metadata.name.clone().unwrap_or_default(),
             uid: job.metadata.uid.clone().unwrap_or_default(),

@@ -167,7 +167,7 @@ fn network_policy(cluster: &Cluster<'_>) -> Option<NetworkPolicy> {
         ..Default::default()
     };
     let own = BTreeMap::from([(CLUSTER_LABEL.to_owned(), cluster.name.to_owned())]);
-    let sources = policy.allowed_sources.iter().map(copied);
+    let sources = policy.allowed_sources.iter().map(sanitized);
     let clients: Vec<NetworkPolicyPeer> = [pods(own)].into_iter().chain(sources).collect();
     let is_limited = !policy.allowed_sources.is_empty();
     let ingress = vec![
@@ -301,7 +301,12 @@ fn request(
 ) -> Quantity {
     let size = &cluster.spec.storage.size;
     match child.and_then(requested) {
-        Some(has) if Amount::of(size) <= Amount::of(has) || !observation.can_grow => has.clone(),
+        Some(has)
+            if Amount::from_quantity(size) <= Amount::from_quantity(has)
+                || !observation.can_grow =>
+        {
+            has.clone()
+        }
         _ => size.clone(),
     }
 }

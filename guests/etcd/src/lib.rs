@@ -62,7 +62,7 @@ impl Reconciler for Plugin {
                 // The Pods have no resourceClaims for this field to reference.
                 own_namespace(crd.remove("spec.resources", "claims"))
                     // The deepest fields are in `spec.podTemplate.spec.affinity`.
-                    .short_descriptions(12)
+                    .truncate_descriptions_below(12)
             })
             .child::<Service>()
             .child::<ConfigMap>()

@@ -296,7 +296,7 @@ fn affinity(cluster: &Cluster<'_>) -> Option<Affinity> {
 
 /// A member's default memory request. With the medium Memory, it includes the data.
 fn memory_request(cluster: &Cluster<'_>) -> String {
-    let bytes = Amount::of(&cluster.spec.storage.size)
+    let bytes = Amount::from_quantity(&cluster.spec.storage.size)
         .and_then(Amount::floor)
         .filter(|_| cluster.spec.storage.medium == Medium::Memory);
     let bytes = bytes

@@ -66,7 +66,7 @@ fn pod(ordinal: i32, ready: bool, image: &str) -> Value {
 }
 
 fn pod_of_revision(ordinal: i32, ready: bool, image: &str, revision: &str) -> Value {
-    let mut labels = innkeeper_sdk::labels::base_labels("etcd", "demo", "member");
+    let mut labels = innkeeper_kit::labels::base_labels("etcd", "demo", "member");
     labels.insert("controller-revision-hash".to_owned(), revision.to_owned());
     json!({
         "apiVersion": "v1", "kind": "Pod",

@@ -137,7 +137,7 @@ pub(crate) fn authority_hash<'a>(
     let bundles =
         secrets.filter(|secret| names.contains(secret.name()) && secret.has(AUTHORITY[0]));
     let lines: Vec<String> = bundles
-        .flat_map(|secret| secret.lines_of(&AUTHORITY))
+        .flat_map(|secret| secret.hash_lines_for(&AUTHORITY))
         .collect();
     if lines.len() < names.len() {
         return running.and_then(|running| running.annotation(AUTHORITY_HASH).map(str::to_owned));

@@ -187,7 +187,7 @@ fn medium(cluster: &Cluster<'_>) -> Result<(), String> {
             spec.size
         ));
     }
-    let bytes = |size: &Quantity| Amount::of(size).and_then(Amount::floor);
+    let bytes = |size: &Quantity| Amount::from_quantity(size).and_then(Amount::floor);
     let limit = spec
         .resources
         .as_ref()

@@ -35,7 +35,8 @@ impl Reconciler for Plugin {
         Manifest::new("memcached", env!("CARGO_PKG_VERSION"))
             .parent_with::<Memcached>(|crd| {
                 // The Pods have no resourceClaims for this field to reference.
-                crd.remove("spec.resources", "claims").short_descriptions(5)
+                crd.remove("spec.resources", "claims")
+                    .truncate_descriptions_below(5)
             })
             .child::<Deployment>()
             .child::<Service>()

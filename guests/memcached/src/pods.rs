@@ -1,6 +1,6 @@
 //! Observed Pods, and why they are not ready.
 
-use innkeeper_sdk::workload::Waiting;
+use innkeeper_kit::workload::Waiting;
 use serde::Deserialize;
 
 /// Why the first unready Pod is not ready, as part of a sentence.

@@ -61,9 +61,9 @@ fn sizes(spec: &MemcachedSpec) -> Result<(), String> {
         .and_then(|resources| resources.limits.as_ref());
     let limit = limits
         .and_then(|limits| limits.get("memory"))
-        .and_then(Amount::of);
+        .and_then(Amount::from_quantity);
     let limit_bytes_min = (memory * 11_534_336 + 9) / 10 + (32 << 20);
-    let limit_min = Amount::of(&Quantity(limit_bytes_min.to_string()));
+    let limit_min = Amount::from_quantity(&Quantity(limit_bytes_min.to_string()));
     if limit.is_some() && limit < limit_min {
         return Err(format!("spec: {MEMORY_LIMIT}"));
     }

@@ -84,7 +84,7 @@ impl Reconciler for Plugin {
         };
         // Otherwise a user who sets Retain and then deletes the parent would lose the data because of another invalid
         // field.
-        request.uphold(answer, |_, child| children::with_policy(&site, child))
+        request.apply_despite_invalid(answer, |_, child| children::with_policy(&site, child))
     }
 }
 

@@ -102,7 +102,7 @@ fn stand_alone(root: &Path, member: &Path) -> String {
             .expect("the workspace has the section");
         let section = manifest[section].as_table_like_mut();
         for (key, item) in section.expect("the crate has the section").iter_mut() {
-            if let Some(inherited) = inherited(item, given.get(key.get())) {
+            if let Some(inherited) = inherited(item, shared.get(key.get())) {
                 *item = inherited;
             }
             // The carried crates stay side by side.

@@ -39,7 +39,7 @@ impl Row {
     }
 
     fn new(parent: &Object) -> Self {
-        let conditions = ParentConditions::of(parent);
+        let conditions = ParentConditions::new(parent);
         let cell = |status: Option<&str>| status.unwrap_or("-").to_owned();
         let message = conditions.why().map(|condition| match &*condition.message {
             "" => condition.reason.clone(),

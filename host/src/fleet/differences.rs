@@ -32,7 +32,7 @@ fn fields(operation: &Operation, observed: Option<&Object>, manager: &str) -> Ve
     match (operation, observed) {
         (Operation::Create { body, id, .. }, _) => {
             // A create omits fields that are stated as absent.
-            let body = absence::without_absences(body, None, &[]);
+            let body = absence::without_absences(body, &Value::Null, &[]);
             let printable = printable(Value::Object(body), is_secret(&id.kind));
             let text = yaml::write(&[printable]).unwrap_or_default();
             indented(text.lines().map(str::to_owned).collect())

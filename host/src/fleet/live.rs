@@ -236,7 +236,7 @@ fn serving(
     let config = config.or_else(|| declared.map(|declared| &declared.config));
     let plugin = described
         .configure(config.unwrap_or(&none), plugin_file::checker())
-        .or_fail_by(Exit::from_plugin_error, "failed to configure the plugin")?;
+        .or_fail_by(plugin_file::exit_for, "failed to configure the plugin")?;
     let plugin = Arc::new(plugin);
     let grants = grants.or_else(|| declared.map(|declared| &declared.terms.grants));
     let grants = render::granted(grants, plugin.manifest())?;

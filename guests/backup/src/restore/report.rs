@@ -1,6 +1,7 @@
 //! Status, conditions and events of a restoration.
 
-use innkeeper_sdk::{job, prelude::*};
+use innkeeper_kit::job;
+use innkeeper_sdk::prelude::*;
 use k8s_openapi::api::batch::v1::Job;
 
 use super::{

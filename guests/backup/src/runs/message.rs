@@ -2,7 +2,7 @@
 //!
 //! Logs can contain passwords, because they contain command lines of tools. The run redacts them.
 
-use innkeeper_sdk::job;
+use innkeeper_kit::job;
 use serde::Deserialize;
 
 use crate::{

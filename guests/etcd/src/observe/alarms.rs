@@ -2,11 +2,11 @@
 
 use std::slice;
 
-use innkeeper_sdk::{
+use innkeeper_kit::{
     job::{self, JobPod},
     labels,
-    prelude::*,
 };
+use innkeeper_sdk::prelude::*;
 
 use crate::{cluster::Cluster, jobs};
 

@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use innkeeper_sdk::{job, partial::Partial, prelude::*, workload::Waiting};
+use innkeeper_kit::{job, partial::Partial, workload::Waiting};
+use innkeeper_sdk::prelude::*;
 use k8s_openapi::{
     api::core::v1::{Pod, PodCondition},
     apimachinery::pkg::apis::meta::v1::Time,

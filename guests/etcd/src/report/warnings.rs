@@ -82,8 +82,14 @@ impl View<'_> {
         if arguments::is_quota_near_disk(self.cluster, self.observation) {
             warnings.push(warning(QUOTA_NEAR_DISK, NEAR_DISK));
         }
-        let size = Amount::of(&self.cluster.spec.storage.size);
-        let requested = |claim: &Claim| claim.child.as_ref().and_then(requested).map(Amount::of);
+        let size = Amount::from_quantity(&self.cluster.spec.storage.size);
+        let requested = |claim: &Claim| {
+            claim
+                .child
+                .as_ref()
+                .and_then(requested)
+                .map(Amount::from_quantity)
+        };
         let small = names(&|claim| requested(claim).is_some_and(|has| has < size));
         if !self.observation.can_grow && small.is_some() {
             let message = "the claims keep their size: their StorageClass does not allow expansion";

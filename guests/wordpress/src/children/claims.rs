@@ -68,7 +68,7 @@ fn object(
     let observed = observation.claims.get(name);
     let mut object = serde_json::json!(spec.declared().object(metadata, observed));
     if let Some(source) = &spec.data_source {
-        object["spec"]["dataSource"] = json::copied_value(source);
+        object["spec"]["dataSource"] = json::sanitized_value(source);
     }
     object
 }

@@ -61,7 +61,7 @@ pub(super) fn variables(site: &Site<'_>) -> Vec<EnvVar> {
     let extra = config_extra(site).replace("$(", "$$(");
     variables.push(variable("WORDPRESS_CONFIG_EXTRA", extra));
     for entry in &spec.env {
-        let entry = json::copied(entry);
+        let entry = json::sanitized(entry);
         match variables
             .iter_mut()
             .find(|variable| variable.name == entry.name)
@@ -83,7 +83,7 @@ pub(super) fn sources(site: &Site<'_>) -> Vec<EnvFromSource> {
         }),
         ..Default::default()
     };
-    let sources = site.spec.env_from.iter().map(json::copied);
+    let sources = site.spec.env_from.iter().map(json::sanitized);
     [salts(Some(SALT_PREFIX)), salts(None)]
         .into_iter()
         .chain(sources)

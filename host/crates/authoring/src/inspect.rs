@@ -34,7 +34,7 @@ pub fn run(args: &InspectArgs, streams: &mut Streams<'_>) -> Result<Exit, Failur
     streams.print(&output)?;
     let exit = |error: &plugin_file::Error| match error {
         plugin_file::Error::Artifact(_) => Exit::Finding,
-        plugin_file::Error::Plugin(error) => Exit::from_plugin_error(error),
+        plugin_file::Error::Plugin(error) => plugin_file::exit_for(error),
     };
     described.or_fail_by(exit, "failed to load the file as a plugin")?;
     Ok(Exit::Success)

@@ -33,7 +33,7 @@ impl Error {
     pub const fn exit(&self) -> Exit {
         match self {
             Self::Artifact(_) => Exit::Usage,
-            Self::Plugin(error) => Exit::from_plugin_error(error),
+            Self::Plugin(error) => exit_for(error),
         }
     }
 }

@@ -84,7 +84,7 @@ pub(crate) fn repeat(
     let configured = described.configure(&recording.config(), plugin_file::checker());
     let message =
         format!("failed to configure the plugin {from} with the configuration of the recording");
-    let plugin = configured.or_fail_by(Exit::from_plugin_error, message)?;
+    let plugin = configured.or_fail_by(plugin_file::exit_for, message)?;
     let children = recording.children();
     let request = Request {
         parent: recording.parent(),

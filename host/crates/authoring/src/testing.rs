@@ -77,7 +77,7 @@ pub fn run(args: &TestArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> 
     }
     let plugin = loaded
         .configure(&config, plugin_file::checker())
-        .or_fail_by(Exit::from_plugin_error, "failed to configure the plugin")?;
+        .or_fail_by(plugin_file::exit_for, "failed to configure the plugin")?;
     let manifest = plugin.manifest();
     let limits = Limits::default();
     let call: &Call<'_> = &|request, reads, context| plugin.call(request, reads, context, &limits);

@@ -105,23 +105,6 @@ impl Exit {
         }
     }
 
-    /// Returns the result of a command that could not start or describe a plugin.
-    pub const fn from_plugin_error(error: &plugin::Error) -> Self {
-        match error {
-            plugin::Error::Link { .. }
-            | plugin::Error::Describe { .. }
-            | plugin::Error::Manifest { .. }
-            | plugin::Error::Embedded { .. }
-            | plugin::Error::ConfigSchema { .. } => Self::Finding,
-            plugin::Error::Config { .. } | plugin::Error::ConfigLimit { .. } => Self::Usage,
-            plugin::Error::CheckConfig { .. }
-            | plugin::Error::ConfigureEngine { .. }
-            | plugin::Error::MapAgain { .. }
-            | plugin::Error::StartThread { .. }
-            | plugin::Error::PoolClosed => Self::Failure,
-        }
-    }
-
     /// The process's exit code.
     pub const fn code(self) -> u8 {
         match self {

@@ -7,7 +7,6 @@
 
 pub mod controller;
 mod inventory;
-pub mod lease;
 mod limits;
 mod memory;
 mod next;
@@ -26,7 +25,9 @@ pub use limits::{
 };
 pub use memory::files::PassFiles;
 pub use next::{Attempt, Next, WaitingEdits};
-pub use pass::dry_run::{Candidate, Differences, Draft, DryRunOutcome, until_read};
+pub use pass::dry_run::{
+    Candidate, Differences, Draft, DryRunOutcome, ParentOutcome, PlannedChanges, until_read,
+};
 pub use reconciler::Reconciler;
 pub use recordings::{RECORDINGS_BYTES_MAX, Recordings, Wanted};
 pub use revision::{Serving, analysis::Analysis, faults::RecentFault};

@@ -25,6 +25,7 @@ mod clients;
 mod controllers;
 mod files;
 mod key;
+mod lease;
 mod other_hosts;
 mod process;
 mod read_only;
@@ -41,9 +42,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use innkeeper_apply::{Claim, Events, Writer};
+use innkeeper_apply::{Events, Writer};
 use innkeeper_cluster::{Cluster, Reviewer};
 use innkeeper_command::{Exit, Failure, LogControl, OrFail as _, runtime};
+use innkeeper_lease::Claim;
 use innkeeper_metrics::Metrics;
 use innkeeper_model::Limits;
 use innkeeper_plugin_controller::{self as plugins, Loaded, Warm};

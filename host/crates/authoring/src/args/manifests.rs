@@ -77,7 +77,7 @@ pub struct PluginAccount {
 fn plugin_account(text: &str) -> Result<PluginValue<PluginAccount>, String> {
     const FORM: &str = "PLUGIN=NAMESPACE/NAME with three DNS labels";
 
-    let given = PluginValue::parse(text, FORM, |account| match account.split_once('/') {
+    let account = PluginValue::parse(text, FORM, |account| match account.split_once('/') {
         Some((namespace, name)) if is_dns_label(namespace) && is_dns_label(name) => {
             Ok(PluginAccount {
                 namespace: namespace.to_owned(),
@@ -86,8 +86,8 @@ fn plugin_account(text: &str) -> Result<PluginValue<PluginAccount>, String> {
         }
         _ => Err(format!("write it as {FORM}")),
     })?;
-    if is_dns_label(&accounts.plugin) {
-        Ok(accounts)
+    if is_dns_label(&account.plugin) {
+        Ok(account)
     } else {
         Err(format!("write it as {FORM}"))
     }

@@ -332,6 +332,26 @@ fn what_lives_in_no_namespace_is_all_that_a_limited_host_gets_everywhere() {
     assert!(of_kind(&documents, "Role").contains(&events));
 }
 
+/// Returns the verbs that a Role allows for a resource, as JSON.
+fn verbs(rbac: &[Value], namespace: &str, role: &str, resource: &str) -> String {
+    let role = rbac
+        .iter()
+        .find(|document| {
+            let metadata = &document["metadata"];
+            document["kind"] == "Role"
+                && metadata["namespace"] == namespace
+                && metadata["name"] == role
+        })
+        .unwrap();
+    let about_resource = role["rules"].as_array().unwrap().iter().find(|rule| {
+        rule["resources"]
+            .as_array()
+            .unwrap()
+            .contains(&json!(resource))
+    });
+    about_resource.map_or_else(|| "null".to_owned(), |rule| rule["verbs"].to_string())
+}
+
 #[test]
 fn a_plugin_with_an_account_writes_children_by_its_rights_and_not_by_the_hosts() {
     let account = ["--account", "pond=teams/pond-writer"];
@@ -342,27 +362,7 @@ fn a_plugin_with_an_account_writes_children_by_its_rights_and_not_by_the_hosts()
         plugin["spec"]["grants"]["serviceAccountRef"],
         json!({"namespace": "teams", "name": "pond-writer"})
     );
-    let verbs_of = |namespace: &str, role: &str, resource: &str| -> String {
-        let named = |document: &&Value| {
-            let metadata = &document["metadata"];
-            document["kind"] == "Role"
-                && metadata["namespace"] == namespace
-                && metadata["name"] == role
-        };
-        let role = rbac.iter().find(named).unwrap();
-        let mut rules = role["rules"].as_array().unwrap().iter();
-        let about = |rule: &&Value| {
-            rule["resources"]
-                .as_array()
-                .unwrap()
-                .contains(&json!(resource))
-        };
-        rules
-            .find(about)
-            .map(|rule| rule["verbs"].clone())
-            .unwrap_or_default()
-            .to_string()
-    };
+    let verbs_of = |namespace, role, resource| verbs(&rbac, namespace, role, resource);
     let host = "innkeeper-plugin-pond";
     let writer = "innkeeper-plugin-pond-children";
     for namespace in ["a", "b"] {
@@ -379,8 +379,10 @@ fn a_plugin_with_an_account_writes_children_by_its_rights_and_not_by_the_hosts()
         assert_eq!(verbs_of(namespace, writer, "ponds"), "null");
     }
     let role = "innkeeper-plugin-pond-account";
-    let verbs = verbs_of("teams", role, "serviceaccounts");
-    assert_eq!(verbs, r#"["get","impersonate"]"#);
+    assert_eq!(
+        verbs_of("teams", role, "serviceaccounts"),
+        r#"["get","impersonate"]"#
+    );
     let documents = &rbac;
     let account = documents
         .iter()

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use innkeeper_command::{Exit, Failure, OrFail as _, Streams, plain};
+use innkeeper_command::{Failure, OrFail as _, Streams, plain};
 use innkeeper_sandbox::{
     self as plugin, CallOutput, Described, EngineSettings, LogLine, Metering, Plugin,
 };
@@ -17,7 +17,7 @@ use crate::{
 pub(super) fn load(args: &RenderArgs, config: &Map<String, Value>) -> Result<Plugin, Failure> {
     let plugin = described(&args.plugin, &args.load)?.configure(config, plugin_file::checker());
     let message = format!("failed to load the plugin {}", args.plugin);
-    plugin.or_fail_by(Exit::from_plugin_error, message)
+    plugin.or_fail_by(plugin_file::exit_for, message)
 }
 
 /// Loads a plugin; its calls report their fuel.
@@ -36,7 +36,7 @@ pub(crate) fn described(from: &Inspected, load: &LoadArgs) -> Result<Described, 
 /// Returns the result of a step of the plugin.
 pub(crate) fn started<T>(result: Result<T, plugin::Error>, from: &Inspected) -> Result<T, Failure> {
     let message = format!("failed to start the plugin {from}");
-    result.or_fail_by(Exit::from_plugin_error, message)
+    result.or_fail_by(plugin_file::exit_for, message)
 }
 
 /// Notes the lines of the guest's log.

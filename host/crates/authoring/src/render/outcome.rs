@@ -36,7 +36,7 @@ pub(super) fn json(
     reads: &[ReadKey],
     fuel: Option<u64>,
 ) -> Result<Output, Failure> {
-    let mut rendered = said.to_json();
+    let mut rendered = answer.to_json();
     rendered.insert("reads".to_owned(), json!(reads));
     rendered.insert("fuel".to_owned(), fuel.into());
     Output::json(&rendered)

@@ -113,7 +113,7 @@ impl Case {
         let is_usual = file("config.yaml").is_none() && file("grants.yaml").is_none();
         let plugin = described.configure(&files.config, plugin_file::checker());
         let message = format!("failed to configure the plugin for the case {}", self.name);
-        let plugin = plugin.or_fail_by(Exit::from_plugin_error, message)?;
+        let plugin = plugin.or_fail_by(plugin_file::exit_for, message)?;
         let manifest = plugin.manifest();
         let limits = Limits::default();
         let call: &Call<'_> =

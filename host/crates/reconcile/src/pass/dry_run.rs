@@ -16,6 +16,7 @@ use jiff::Timestamp;
 use tokio::time::{Instant, sleep};
 use tracing::{Instrument, Span, debug, error_span};
 
+pub use self::outcome::{ParentOutcome, PlannedChanges};
 use crate::{
     pass::context::Context,
     pass::skip::{Stop, named},

@@ -8,7 +8,7 @@ use std::{
 
 use futures::future::{BoxFuture, FutureExt as _};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header::USER_AGENT};
-use innkeeper_apply::{Claim, Writer};
+use innkeeper_apply::Writer;
 use innkeeper_cluster::LeaseReader;
 use innkeeper_command::{Exit, Failure, OrFail as _};
 use innkeeper_lease::{Claim, Election, ElectionParts};
@@ -17,7 +17,10 @@ use jiff::Timestamp;
 use tower::{Service, layer::layer_fn};
 use tracing::info;
 
-use super::random_u64;
+use super::{
+    lease::{HostElection, StoredLease},
+    random_u64,
+};
 use crate::{
     args::{ConnectionArgs, RunArgs},
     connection::{ClientConfig, client_config},

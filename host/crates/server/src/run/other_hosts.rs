@@ -94,7 +94,7 @@ async fn leases_with_holders(
     };
     let scope = args.host_scope();
     let overlapping = leases.iter().filter_map(|object| {
-        let lease = lease_of(object);
+        let lease = Lease::from(object);
         let other = HostScope::of_lease(object);
         let namespace = object.namespace.as_deref().unwrap_or_default();
         let is_held = !lease.record.holder.is_empty() && scope.meets(&other);

@@ -2,9 +2,10 @@
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
-use innkeeper_apply::{Claim, Writer};
+use innkeeper_apply::Writer;
 use innkeeper_cluster::Cluster;
 use innkeeper_command::{Definitions, Exit, Failure, HASH_KEY_SECRET, OrFail as _};
+use innkeeper_lease::Claim;
 use innkeeper_metrics::Metrics;
 use innkeeper_model::HashKey;
 use innkeeper_reconcile::{Inventory, Shared};

@@ -249,7 +249,7 @@ fn kind_state(reconciler: &Reconciler) -> Value {
             continue;
         }
         let last_pass = reconciler.last_pass(&id);
-        let conditions = ParentConditions::of(&parent);
+        let conditions = ParentConditions::new(&parent);
         selected += 1;
         parked += usize::from(last_pass.is_some_and(|(outcome, _)| outcome == PARKED));
         if !conditions.is_ready() {

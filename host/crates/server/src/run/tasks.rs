@@ -5,7 +5,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 use innkeeper_cluster::{self as cluster, Cluster};
 use innkeeper_command::{Definitions, Exit, Failure, OrFail as _};
 use innkeeper_model::{Backoff, Gvk, error_chain};
-use innkeeper_reconcile::{Shared, lease::Election};
+use innkeeper_reconcile::Shared;
 use tokio::{
     task::{JoinError, JoinSet},
     time::{sleep, timeout},
@@ -13,7 +13,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{Shutdown, random_u64};
+use super::{Shutdown, lease::HostElection, random_u64};
 use crate::{admin::Heartbeat, args::ScopeArgs};
 
 /// The maximum delay between attempts during the start, as for watches.
@@ -123,7 +123,7 @@ pub(super) struct LeaseKeeper {
 
 impl LeaseKeeper {
     /// Starts the election, if there is one.
-    pub(super) fn start(election: Option<Election>) -> Self {
+    pub(super) fn start(election: Option<HostElection>) -> Self {
         let release = CancellationToken::new();
         let mut task = JoinSet::new();
         if let Some(election) = election {
