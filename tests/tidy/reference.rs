@@ -9,7 +9,7 @@ mod names;
 mod plugin;
 mod reasons;
 
-use std::fmt::Write as _;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use clap::{Arg, Command, CommandFactory};
 use expect_test::expect_file;
@@ -217,36 +217,53 @@ fn row(arg: &Arg) -> [String; 2] {
     [cell(&flag(arg)), help(arg)]
 }
 
-/// Returns the rows of flags that at least three commands have.
-fn shared_rows(commands: &[&Command]) -> Vec<[String; 2]> {
-    let mut counts: Vec<([String; 2], usize)> = Vec::new();
-    let named = commands
-        .iter()
-        .copied()
-        .flat_map(flags)
-        .filter(|arg| arg.get_long().is_some());
-    for row in named.map(row) {
-        match counts.iter_mut().find(|(other, _)| *other == row) {
-            Some((_, count)) => *count += 1,
-            None => counts.push((row, 1)),
+/// Returns the commands that have each row of a flag.
+fn owners(commands: &[&Command]) -> Vec<([String; 2], Vec<String>)> {
+    let mut owners: Vec<([String; 2], Vec<String>)> = Vec::new();
+    for command in commands {
+        let name = command.get_name().to_owned();
+        for row in flags(command)
+            .filter(|arg| arg.get_long().is_some())
+            .map(row)
+        {
+            match owners.iter_mut().find(|(other, _)| *other == row) {
+                Some((_, names)) => names.push(name.clone()),
+                None => owners.push((row, vec![name.clone()])),
+            }
         }
     }
-    counts.retain(|(_, count)| *count > 2);
-    counts.into_iter().map(|(row, _)| row).collect()
+    owners
 }
 
-fn section(command: &Command, shared: &[[String; 2]]) -> String {
+/// Returns the link to the section that describes a flag, if it is not the command's own: that of the flags which at least
+/// three commands have, or that of an earlier command.
+fn described_elsewhere(command: &Command, names: &[String]) -> Option<String> {
+    match names {
+        [_, _, _, ..] => Some("[Shared flags](#shared-flags)".to_owned()),
+        [first, ..] if first != command.get_name() => {
+            Some(format!("As for [`{first}`](#innkeeper-{first})"))
+        }
+        _ => None,
+    }
+}
+
+fn section(command: &Command, owners: &[([String; 2], Vec<String>)]) -> String {
     let name = command.get_name();
     let mut text = format!("## innkeeper {name}\n\n{}\n\n", about(command));
     let examples = after_help(command, "Examples:").join("\n");
     writeln!(text, "```text\n{examples}\n```\n").expect(TAKES_ANY_TEXT);
     let mut tables: Vec<(Option<&str>, Vec<[String; 2]>)> = Vec::new();
-    let mut others: Vec<String> = Vec::new();
+    let mut others: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for arg in flags(command) {
         let row = row(arg);
         let heading = arg.get_help_heading();
-        if shared.contains(&row) {
-            others.extend(row.into_iter().next());
+        let owner = owners.iter().find(|(other, _)| *other == row);
+        let link = owner.and_then(|(_, names)| described_elsewhere(command, names));
+        if let Some(link) = link {
+            others
+                .entry(link)
+                .or_default()
+                .extend(row.into_iter().next());
         } else if let Some((_, rows)) = tables.iter_mut().find(|(other, _)| *other == heading) {
             rows.push(row);
         } else {
@@ -257,9 +274,10 @@ fn section(command: &Command, shared: &[[String; 2]]) -> String {
         let table = table([heading.unwrap_or("flag"), "effect"], rows);
         writeln!(text, "{table}").expect(TAKES_ANY_TEXT);
     }
-    if !others.is_empty() {
-        let others = others.join(", ");
-        writeln!(text, "[Shared flags](#shared-flags): {others}.\n").expect(TAKES_ANY_TEXT);
+    for (link, flags) in others {
+        // Only cells escape it.
+        let flags = flags.join(", ").replace("\\|", "|");
+        writeln!(text, "{link}: {flags}.\n").expect(TAKES_ANY_TEXT);
     }
     text
 }
@@ -275,17 +293,18 @@ fn the_page_of_the_command_line_is_up_to_date() {
     let mut body = table(["command", "purpose"], rows);
     let log = cli.get_arguments().filter(|arg| arg.is_global_set());
     let log = log.map(|arg| [cell(&flag(arg)), help(arg)]);
-    let shared = shared_rows(&commands);
+    let owners = owners(&commands);
+    let shared = owners.iter().filter(|(_, names)| names.len() > 2);
     write!(
         body,
         "\nEvery command accepts these flags:\n\n{}\n## Shared flags\n\nSeveral commands accept these. `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` apply to registries.\n\n{}\n",
         table(["flag", "effect"], log),
-        table(["flag", "effect"], shared.clone())
+        table(["flag", "effect"], shared.map(|(row, _)| row.clone()))
     )
     .expect(TAKES_ANY_TEXT);
     let sections = commands
         .into_iter()
-        .map(|command| section(command, &shared));
+        .map(|command| section(command, &owners));
     body.extend(sections);
     let opening = "All commands with flags, defaults and environment variables, as `innkeeper COMMAND --help` prints them. See also [exit codes](exit-codes.md).";
     check("command-line.md", "Command line", opening, &body);
