@@ -90,7 +90,7 @@ impl ReadGrant {
 pub struct Grants {
     /// The parent kinds that it may serve.
     pub parents: BTreeMap<GroupKind, ParentGrant>,
-    /// Kinds besides the parents whose CustomResourceDefinitions it may install.
+    /// Kinds besides its parents' whose CustomResourceDefinitions it may install.
     pub crds: BTreeMap<GroupKind, CrdGrant>,
     /// The child kinds that it may create.
     pub children: BTreeMap<GroupKind, ChildGrant>,
