@@ -228,7 +228,10 @@ impl Drop for RunningPass {
     fn drop(&mut self) {
         self.metrics.running.lock().started.remove(&self.number);
         let controller = self.metrics.controller();
-        let active = &self.metrics.families.active_workers;
-        active.get_or_create_owned(&controller).dec();
+        self.metrics
+            .families
+            .active_workers
+            .get_or_create_owned(&controller)
+            .dec();
     }
 }
