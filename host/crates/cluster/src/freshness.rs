@@ -22,7 +22,7 @@ use super::{
 
 /// The time for a busy kind to reach the version by events.
 ///
-/// Short, because a quiet kind waits in vain before it is listed, and so do all passes.
+/// Short, because a quiet kind waits in vain, and all passes wait with it.
 const VERSION_WAIT: Duration = Duration::from_millis(100);
 
 /// The interval between version comparisons: a tenth of the wait, and each comparison takes the lock only for a moment.

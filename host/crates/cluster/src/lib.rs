@@ -1,4 +1,4 @@
-//! Reads the API server, as no other crate does: discovery, watches, an indexed cache and tracked reads.
+//! The only crate that reads from the API server: discovery, watches, an indexed cache and tracked reads.
 //!
 //! A controller registers an interest and receives queued parents. A pass observes and reads from memory, and each read is a
 //! subscription.

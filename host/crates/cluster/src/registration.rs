@@ -333,8 +333,8 @@ impl Registration {
         self.state().table.child_count(self.0.subscriber_id, kind)
     }
 
-    /// Counts the plugin's cached children by kind in a namespace, with their size; cluster-scoped children have the empty
-    /// name.
+    /// Returns number and size of the plugin's cached children in a namespace, over all counted kinds; cluster-scoped children
+    /// have the empty name.
     pub fn child_usage(
         &self,
         namespace: &str,
@@ -345,7 +345,7 @@ impl Registration {
             .child_usage(self.0.subscriber_id, namespace, is_counted)
     }
 
-    /// Counts the plugin's cached children by kind in all namespaces, with their size.
+    /// Returns number and size of the plugin's cached children by namespace, over all counted kinds.
     pub fn usage_by_namespace(
         &self,
         is_counted: impl Fn(&GroupKind) -> bool,
@@ -355,8 +355,8 @@ impl Registration {
             .usage_by_namespace(self.0.subscriber_id, is_counted)
     }
 
-    /// Returns how many children the parent with the most of them retains, with the parent's namespace; cluster-scoped parents
-    /// have the empty name.
+    /// Returns the highest number of children that one parent retains, with the parent's namespace; cluster-scoped parents have
+    /// the empty name.
     pub fn retained_most(&self) -> Option<(Arc<str>, usize)> {
         self.state().table.retained_most(self.0.subscriber_id)
     }

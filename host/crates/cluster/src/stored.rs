@@ -201,7 +201,7 @@ impl<'a> ObjectIdentity<'a> {
     }
 }
 
-/// Fails if an object has not the requested kind, namespace or name.
+/// Fails unless an object has the requested kind, namespace and name.
 ///
 /// `list` is the kind of the list with the object, because items in typed lists have none.
 pub(super) fn check_requested(

@@ -19,9 +19,9 @@ pub(super) struct NamespaceWatch {
     pub(super) health: Health,
     /// The freshness check has not passed: another process may have made writes that this watch has not shown yet.
     pub(super) is_unchecked: bool,
-    /// When the first list failed since the last complete one; none if none has failed.
+    /// The time of the first list failure since the last complete list, if there is one.
     pub(super) failing_since: Option<Instant>,
-    /// When the health last changed.
+    /// The time of the last health change.
     pub(super) since: Instant,
     pub(super) version: ResourceVersion,
     pub(super) last_event: Option<Instant>,

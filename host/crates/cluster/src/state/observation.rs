@@ -112,7 +112,8 @@ impl WatchTable {
         self.why(slot, None).is_none().then(|| slot.store.len())
     }
 
-    /// Returns the size of a plugin's children in a namespace, by kind; cluster-scoped children have the empty name.
+    /// Returns the size of a plugin's children in a namespace, over all counted kinds; cluster-scoped children have the empty
+    /// name.
     pub(crate) fn child_usage(
         &self,
         subscriber_id: SubscriberId,
@@ -124,7 +125,7 @@ impl WatchTable {
             .fold(CacheSize::default(), CacheSize::and)
     }
 
-    /// Returns the size of a plugin's children in all namespaces, by kind.
+    /// Returns the size of a plugin's children by namespace, over all counted kinds.
     pub(crate) fn usage_by_namespace(
         &self,
         subscriber_id: SubscriberId,
@@ -139,8 +140,8 @@ impl WatchTable {
         usage
     }
 
-    /// Returns how many children the parent with the most of them retains, with the parent's namespace. Parents that are
-    /// gone do not count: they get no more.
+    /// Returns the highest number of children that one parent retains, with the parent's namespace. Deleted parents do not
+    /// count: they get no more.
     pub(crate) fn retained_most(&self, subscriber_id: SubscriberId) -> Option<(Arc<str>, usize)> {
         let (watches, parents) = self.parent_store(subscriber_id)?;
         let kind = watches.interest.parent.group_kind();

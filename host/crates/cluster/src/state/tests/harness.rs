@@ -63,7 +63,7 @@ impl Harness {
         harness
     }
 
-    /// The same, with one registration and complete lists: these caches, and no other objects.
+    /// The same, with one registration and complete lists: only these caches.
     pub(super) fn with(caches: &[&str]) -> Self {
         Self::reading(caches, vec![pods()])
     }
