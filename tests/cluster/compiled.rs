@@ -23,7 +23,7 @@ static GUESTS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
         .flat_map(|it| entries(it))
         .filter(|it| it.extension().is_some_and(|it| it == "wasm"));
     components
-        .map(|it| Digest::of(&fs::read(it).expect("a guest can be read")).to_hex())
+        .map(|it| Digest::hash(&fs::read(it).expect("a guest can be read")).to_hex())
         .collect()
 });
 

@@ -158,7 +158,7 @@ impl Case {
             metadata["annotations"] = json!({"innkeeper.dev/depth": depth.to_string()});
         }
         Some(Self {
-            kinds: Kinds::of([&manifest]),
+            kinds: Kinds::from_manifests([&manifest]),
             id: ObjectId::new(kind.group_kind(), namespace, "web"),
             parent: json!({
                 "apiVersion": kind.api_version(),

@@ -38,7 +38,7 @@ pub(super) fn check(input: &[u8]) -> [bool; 7] {
     let token = short(hostile::token(input));
     let login = short(DockerConfig::from_json(input));
     let signed = check_signed(input);
-    let manifest = Digest::of(MANIFEST);
+    let manifest = Digest::hash(MANIFEST);
     for judged in hostile::signatures(input, "AAAA", &manifest, &EXPECTATION) {
         assert_eq!(short(judged), None, "a signature without a key");
     }
@@ -65,7 +65,7 @@ pub(super) fn check(input: &[u8]) -> [bool; 7] {
 /// Signs a document: it must name the manifest to be accepted. Returns true if it is.
 fn check_signed(document: &[u8]) -> bool {
     let signature = KEY.sign(document).unwrap();
-    let manifest = Digest::of(MANIFEST);
+    let manifest = Digest::hash(MANIFEST);
     let [_, judged] = hostile::signatures(document, &signature, &manifest, &EXPECTATION);
     let accepted = short(judged).is_some();
     let is_named = || {

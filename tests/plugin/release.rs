@@ -318,7 +318,7 @@ fn write_image(layout: &Path) {
     fs::create_dir_all(&blobs).unwrap();
     let write = |kind: &str, content: &Value| {
         let bytes = content.to_string().into_bytes();
-        let digest = Digest::of(&bytes);
+        let digest = Digest::hash(&bytes);
         fs::write(blobs.join(digest.to_hex()), &bytes).unwrap();
         let kind = format!("application/vnd.oci.image.{kind}.v1+json");
         json!({"mediaType": kind, "digest": digest.to_string(), "size": bytes.len()})

@@ -151,7 +151,7 @@ impl Project {
             format!("failed to load {} as a plugin", component.path.display()),
         )?;
         Ok(Built {
-            digest: Digest::of(&bytes),
+            digest: Digest::hash(&bytes),
             manifest: described.manifest().clone(),
             file: format!("{}.wasm", component.guest.name),
         })

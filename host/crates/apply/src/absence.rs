@@ -111,8 +111,9 @@ impl Writer {
         let Some(patch) = patch else { return Ok(None) };
         let verb = "take fields away from";
         let request = update.address.json_patch(verb, update.manager, &patch);
-        let written = self.exchange(request.act_as(update.account)).await;
-        written.map(Some)
+        self.exchange(request.act_as(update.account))
+            .await
+            .map(Some)
     }
 
     async fn apply_part(

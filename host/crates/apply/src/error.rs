@@ -41,7 +41,7 @@ pub struct Error {
     pub source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-/// How a write can fail.
+/// The possible write failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// An object with this name exists already.
@@ -68,7 +68,7 @@ pub enum ErrorKind {
     NotServed,
     /// The API server asks for a pause.
     Throttled {
-        /// How long.
+        /// The pause.
         retry_after: Duration,
     },
     /// The API server failed before it did the write.
@@ -101,7 +101,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Returns the error for a write without an answer.
-    pub(super) const fn of(self, what: String) -> Error {
+    pub(super) const fn without_source(self, what: String) -> Error {
         Error {
             what,
             kind: self,
@@ -195,7 +195,7 @@ impl Error {
     /// Returns true if the failure needs no report.
     ///
     /// The cluster changed and the next pass sees the change, or another process holds the lease and reports.
-    pub const fn is_silent(&self) -> bool {
+    pub const fn is_conflict_only(&self) -> bool {
         matches!(
             self.kind,
             ErrorKind::Conflict
@@ -230,7 +230,7 @@ impl Error {
     }
 
     /// Returns true if the write blocks the parent's deletion: the guest wants a child that can never be created.
-    pub fn holds(&self, parent: &Object) -> bool {
+    pub fn blocks_deletion_of(&self, parent: &Object) -> bool {
         parent.is_deleting() && self.kind == ErrorKind::NamespaceTerminating
     }
 
@@ -289,10 +289,10 @@ pub(super) fn refused(verb: Verb, what: String, parts: &Parts, body: &[u8]) -> E
         code: parts.status.as_u16(),
         message,
     };
-    let asked = retry_after(parts, &status);
+    let pause = retry_after(parts, &status);
     let kind = match parts.status {
         StatusCode::TOO_MANY_REQUESTS => ErrorKind::Throttled {
-            retry_after: asked.unwrap_or(PAUSE_DEFAULT),
+            retry_after: pause.unwrap_or(PAUSE_DEFAULT),
         },
         // Before the codes that mean something here: a webhook that answers 404 does not say that the object is gone.
         code if code.is_client_error() && is_denial(&source.message) => ErrorKind::Denied,
@@ -302,7 +302,7 @@ pub(super) fn refused(verb: Verb, what: String, parts: &Parts, body: &[u8]) -> E
         StatusCode::UNAUTHORIZED => ErrorKind::Forbidden,
         StatusCode::FORBIDDEN => forbidden(&status, &source.message),
         StatusCode::PAYLOAD_TOO_LARGE => ErrorKind::TooLarge,
-        StatusCode::SERVICE_UNAVAILABLE => asked.map_or(ErrorKind::Unavailable, |retry_after| {
+        StatusCode::SERVICE_UNAVAILABLE => pause.map_or(ErrorKind::Unavailable, |retry_after| {
             ErrorKind::Throttled { retry_after }
         }),
         StatusCode::GATEWAY_TIMEOUT => ErrorKind::GaveUp,
@@ -320,7 +320,7 @@ pub(super) fn refused(verb: Verb, what: String, parts: &Parts, body: &[u8]) -> E
     };
     match kind {
         // The API server's words add nothing.
-        ErrorKind::NotServed => kind.of(what),
+        ErrorKind::NotServed => kind.without_source(what),
         kind => kind.because(what, source),
     }
 }
@@ -352,8 +352,10 @@ fn never_connected(error: &(dyn StdError + 'static)) -> bool {
 }
 
 fn retry_after(parts: &Parts, status: &Status) -> Option<Duration> {
-    let header = parts.headers.get(RETRY_AFTER);
-    let from_header = header.and_then(|value| value.to_str().ok()?.parse().ok());
+    let from_header = parts
+        .headers
+        .get(RETRY_AFTER)
+        .and_then(|value| value.to_str().ok()?.parse().ok());
     let details = status.details.as_ref();
     let from_body = details.map(|details| u64::from(details.retry_after_seconds));
     let seconds = from_header.or_else(|| from_body.filter(|seconds| *seconds > 0))?;

@@ -21,7 +21,7 @@ const RATE: Rate = Rate {
     refill: Duration::from_mins(25 * 5),
 };
 
-/// How many series and parents are remembered: client-go's cache size. Forgetting one costs an event
+/// The most series and parents that are remembered: client-go's cache size. Forgetting one costs an event
 /// that is written twice.
 const REMEMBERED_MAX: usize = 4096;
 
@@ -213,8 +213,10 @@ impl EventsState {
 
     /// Takes a token from a parent's bucket.
     fn take(&mut self, parent: &Uid, now: Timestamp) -> bool {
-        let bucket = self.buckets.entry(parent.clone()).or_default();
-        bucket.take_all(1, RATE, since_epoch(now))
+        self.buckets
+            .entry(parent.clone())
+            .or_default()
+            .take_all(1, RATE, since_epoch(now))
     }
 
     /// Forgets the oldest entries above the limit.
@@ -274,7 +276,7 @@ fn name(parent: &Object, key: &SeriesKey, now: Timestamp) -> String {
         &key.message,
     ];
     let parts = texts.iter().flat_map(|text| [text.as_bytes(), b"\0"]);
-    let digest = Digest::of_parts(parts.chain([&when[..]])).to_hex();
+    let digest = Digest::hash_parts(parts.chain([&when[..]])).to_hex();
     let unique: String = digest.chars().take(16).collect();
     // An object's name has at most 253 characters, and the API server accepts only ASCII.
     let parent: String = parent.name.chars().take(230).collect();

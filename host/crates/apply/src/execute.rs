@@ -72,7 +72,7 @@ impl Execution {
     /// Returns true if a child was created, changed or transferred, so that the guest has to see it.
     ///
     /// An update that the API server answers with the observed version has changed nothing.
-    pub fn comes_back(&self) -> bool {
+    pub fn changed_children(&self) -> bool {
         self.results.iter().any(|result| match result {
             (Operation::Create { .. } | Operation::Transfer { .. }, Ok(Some(_))) => true,
             (update @ Operation::Update { .. }, Ok(Some(written))) => {
@@ -84,14 +84,15 @@ impl Execution {
 
     /// Returns true if operations failed, and all because the cluster has changed: there is nothing to report, the
     /// next pass sees it.
-    pub fn is_silent(&self) -> bool {
-        self.errors().next().is_some() && self.errors().all(Error::is_silent)
+    pub fn is_conflict_only(&self) -> bool {
+        self.errors().next().is_some() && self.errors().all(Error::is_conflict_only)
     }
 
     /// Returns the failures in operation order.
     pub fn errors(&self) -> impl Iterator<Item = &Error> {
-        let results = self.results.iter();
-        results.filter_map(|(_, result)| result.as_ref().err())
+        self.results
+            .iter()
+            .filter_map(|(_, result)| result.as_ref().err())
     }
 }
 
@@ -166,8 +167,8 @@ impl Writer {
                 ..
             } => {
                 served = resource(session, operation, kind)?;
-                let known = session.secrets.get(id);
-                let body = with_generated(body, generate, known, session);
+                let data = session.secrets.get(id);
+                let body = with_generated(body, generate, data, session);
                 let address = address(&served, id);
                 let version = *resource_version;
                 if let Some(live) = session.live.get(id) {
@@ -222,7 +223,8 @@ impl Writer {
             return Ok(None);
         };
         let place = format!("/metadata/finalizers/{index}");
-        let (uid, version) = (&*target.uid().0, target.resource_version().to_string());
+        let uid = &*target.uid().0;
+        let version = target.resource_version().to_string();
         let patch = vec![
             json!({"op": "test", "path": "/metadata/uid", "value": uid}),
             json!({"op": "test", "path": "/metadata/resourceVersion", "value": version}),
@@ -250,8 +252,9 @@ impl Writer {
         let mut body = target.address().body();
         body.insert("status".to_owned(), Value::Object(write.status.clone()));
         let version = target.resource_version();
-        let address = target.address();
-        let request = address.status(&write.manager, &body, target.uid(), version);
+        let request = target
+            .address()
+            .status(&write.manager, &body, target.uid(), version);
         let written = self.exchange(request).await?;
         target.moved(&written);
         Ok(written)
@@ -268,8 +271,9 @@ impl Writer {
             metadata["finalizers"] = json!([plugin.finalizer()]);
         }
         let version = target.resource_version();
-        let address = target.address();
-        let request = address.update(&plugin.host_manager(), &body, target.uid(), version);
+        let request = target
+            .address()
+            .update(&plugin.host_manager(), &body, target.uid(), version);
         let what = request.what.clone();
         let written = self.exchange(request).await?;
         target.moved(&written);
@@ -283,7 +287,8 @@ impl Writer {
 
     /// Sends a write that is answered with the object.
     pub(super) async fn exchange(&self, request: WriteRequest<'_>) -> Result<Written, Error> {
-        let (what, address) = (request.what.clone(), request.address);
+        let what = request.what.clone();
+        let address = request.address;
         let body = self.send(request).await?;
         Written::parse(&what, address, &body)
     }
@@ -293,7 +298,7 @@ fn resource(session: &Session<'_>, operation: &Operation, kind: &Gvk) -> Result<
     session
         .resources
         .resource(kind)
-        .ok_or_else(|| ErrorKind::NotServed.of(operation.to_string()))
+        .ok_or_else(|| ErrorKind::NotServed.without_source(operation.to_string()))
 }
 
 fn address<'a>(resource: &'a Resource, id: &'a ObjectId) -> Address<'a> {

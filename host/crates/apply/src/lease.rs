@@ -61,8 +61,7 @@ impl Writer {
             },
             "spec": record,
         });
-        let address = Address::new(&resource, Some(namespace), name);
-        let request = address.merge_patch(MANAGER, &patch);
+        let request = Address::new(&resource, Some(namespace), name).merge_patch(MANAGER, &patch);
         Ok(self.exchange(request).await?.resource_version)
     }
 }

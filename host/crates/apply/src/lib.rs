@@ -48,7 +48,7 @@ const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// The API server itself gives up on a request after 60 s, and on a webhook after at most 30 s.
 const DEADLINE: Duration = Duration::from_secs(35);
 
-/// How many writes run concurrently; each holds a connection.
+/// The most concurrent writes; each holds a connection.
 ///
 /// A fair share, because an API server takes 200 changing requests at a time by default.
 const CONCURRENCY_MAX: usize = 16;
@@ -114,17 +114,17 @@ impl Writer {
             fail::fail_point!("after-write", |_| std::process::abort());
             Ok::<_, kube::Error>(Some((parts, body)))
         };
-        let ended = self.claim.bound(timeout(self.deadline, exchange)).await;
+        let outcome = self.claim.bound(timeout(self.deadline, exchange)).await;
         let sent = sent.load(Ordering::Relaxed);
         let deadline = self.deadline;
-        match ended {
+        match outcome {
             Some(Ok(Ok(Some((parts, body))))) if parts.status.is_success() => Ok(body),
             Some(Ok(Ok(Some((parts, body))))) => Err(error::refused(verb, what, &parts, &body)),
             Some(Ok(Err(source))) => Err(error::broken(what, source)),
-            Some(Err(_)) if sent => Err(ErrorKind::TimedOut { deadline }.of(what)),
-            Some(Err(_)) => Err(ErrorKind::NoPermit { deadline }.of(what)),
-            None if sent => Err(ErrorKind::CutOff.of(what)),
-            None | Some(Ok(Ok(None))) => Err(ErrorKind::NoClaim.of(what)),
+            Some(Err(_)) if sent => Err(ErrorKind::TimedOut { deadline }.without_source(what)),
+            Some(Err(_)) => Err(ErrorKind::NoPermit { deadline }.without_source(what)),
+            None if sent => Err(ErrorKind::CutOff.without_source(what)),
+            None | Some(Ok(Ok(None))) => Err(ErrorKind::NoClaim.without_source(what)),
         }
     }
 }

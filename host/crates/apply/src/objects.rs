@@ -73,7 +73,8 @@ impl Writer {
         plugin: &PluginName,
         write: &DefinitionWrite,
     ) -> Result<Written, Error> {
-        let (kind, plural) = ("CustomResourceDefinition", "customresourcedefinitions");
+        let kind = "CustomResourceDefinition";
+        let plural = "customresourcedefinitions";
         let resource = built_in("apiextensions.k8s.io", "v1", kind, plural);
         let address = Address::new(&resource, None, &write.name);
         let manager = plugin.field_manager();

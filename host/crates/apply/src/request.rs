@@ -179,8 +179,9 @@ impl<'a> Address<'a> {
         let bound = [("uid", &*uid.0), ("resourceVersion", &*version)];
         let params = PatchParams::apply(manager).force();
         let patch = Patch::Apply(BoundObject::new(body, &bound));
-        let collection = self.collection();
-        let http = collection.patch_subresource("status", self.name, &params, &patch);
+        let http = self
+            .collection()
+            .patch_subresource("status", self.name, &params, &patch);
         self.request(Verb::Status, "apply the status of", http)
     }
 
@@ -240,8 +241,11 @@ struct BoundObject<'a> {
 
 impl<'a> BoundObject<'a> {
     fn new(body: &'a Map<String, Value>, bound: &[(&str, &str)]) -> Self {
-        let metadata = body.get("metadata").and_then(Value::as_object);
-        let mut metadata = metadata.cloned().unwrap_or_default();
+        let mut metadata = body
+            .get("metadata")
+            .and_then(Value::as_object)
+            .cloned()
+            .unwrap_or_default();
         let bound = bound
             .iter()
             .map(|(field, value)| ((*field).to_owned(), (*value).into()));
@@ -255,8 +259,11 @@ impl<'a> BoundObject<'a> {
 
 impl Serialize for BoundObject<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let fields = self.body.iter().map(|(name, value)| (&**name, value));
-        let others = fields.filter(|(name, _)| *name != "metadata");
+        let others = self
+            .body
+            .iter()
+            .map(|(name, value)| (&**name, value))
+            .filter(|(name, _)| *name != "metadata");
         serializer.collect_map(others.chain([("metadata", &self.metadata)]))
     }
 }

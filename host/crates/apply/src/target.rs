@@ -119,7 +119,8 @@ impl Written {
             kind,
             metadata,
         } = serde_json::from_str(text).map_err(|source| unreadable(source.into()))?;
-        let (name, namespace) = (&metadata.name, metadata.namespace.as_deref());
+        let name = &metadata.name;
+        let namespace = metadata.namespace.as_deref();
         // The parent's status is computed from the answers, so one about another object would be a wrong status.
         if !address.is_of(name, namespace, (&api_version, &kind)) {
             let namespace = namespace.unwrap_or_default();

@@ -144,7 +144,7 @@ fn finish(component: &Component, out_dir: &Path) -> Result<Value, Failure> {
     Ok(json!({
         "package": package,
         "file": file,
-        "digest": Digest::of(&bytes).to_string(),
+        "digest": Digest::hash(&bytes).to_string(),
         "size": bytes.len(),
         "name": manifest.name.as_str(),
         "version": manifest.version,

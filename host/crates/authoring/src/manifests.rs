@@ -232,7 +232,7 @@ impl From<Value> for Document {
 
 /// Returns all objects in the order in which they are applied.
 fn documents(plugins: &[Granted<'_>], args: &ManifestsArgs) -> Vec<Document> {
-    let kinds = Kinds::of(plugins.iter().map(|plugin| plugin.manifest));
+    let kinds = Kinds::from_manifests(plugins.iter().map(|plugin| plugin.manifest));
     // If two plugins have a definition of the same name, the first plugin's counts, as in the host.
     let mut definitions = BTreeMap::new();
     for plugin in plugins.iter().rev() {

@@ -110,7 +110,7 @@ pub fn describe_in(
 /// Returns the checker of configurations, which starts this program again.
 pub fn checker() -> &'static ConfigChecker {
     static CHECKER: LazyLock<ConfigChecker> =
-        LazyLock::new(|| ConfigChecker::new(Program::of_process()));
+        LazyLock::new(|| ConfigChecker::new(Program::current()));
     &CHECKER
 }
 

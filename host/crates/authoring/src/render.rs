@@ -170,7 +170,7 @@ impl<'a> Offline<'a> {
             manifest,
             grants: granted(given, manifest)?,
             hash_key: HashKey::new(HASH_KEY),
-            kinds: Kinds::of([manifest]),
+            kinds: Kinds::from_manifests([manifest]),
             definitions: ParentDefinitions::new(manifest),
             from,
             call,

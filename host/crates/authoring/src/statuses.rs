@@ -11,7 +11,7 @@ use innkeeper_model::{
     Access, Condition, ConditionStatus, GroupKind, HashKey, Manifest, Object, PluginName, Report,
     kind_of_crd, reason,
 };
-use innkeeper_plan::{self as plan, Outlook, StatusWrite};
+use innkeeper_plan::{self as plan, ParentProgress, StatusWrite};
 use serde_json::{Map, Value, json};
 
 use crate::render::UID;
@@ -108,34 +108,39 @@ fn status(
     parent: &Object,
     report: Option<&Report>,
     synced: &Condition,
-    outlook: Outlook,
+    outlook: ParentProgress,
 ) -> Option<StatusWrite> {
     let now = jiff::Timestamp::UNIX_EPOCH;
     plan::status(plugin, parent, report, synced, None, outlook, now)
 }
 
 /// Conditions as the host writes them: of a parent that is as desired, of a paused one, and of two that failed.
-fn host_conditions() -> Vec<(Condition, Outlook)> {
+fn host_conditions() -> Vec<(Condition, ParentProgress)> {
     let long = "x".repeat(MESSAGE_CHARS);
     let rows = [
         (
             ConditionStatus::True,
             reason::APPLIED,
             "all children are as desired",
-            Outlook::Usual,
+            ParentProgress::Ok,
         ),
-        (ConditionStatus::Unknown, reason::PAUSED, "", Outlook::Usual),
+        (
+            ConditionStatus::Unknown,
+            reason::PAUSED,
+            "",
+            ParentProgress::Ok,
+        ),
         (
             ConditionStatus::False,
             reason::GUEST_TRAPPED,
             &long,
-            Outlook::Reconciling,
+            ParentProgress::Reconciling,
         ),
         (
             ConditionStatus::False,
             reason::INVALID,
             &long,
-            Outlook::Stalled,
+            ParentProgress::Stalled,
         ),
     ];
     let condition =

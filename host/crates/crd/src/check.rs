@@ -38,7 +38,8 @@ pub fn check(crd: &Map<String, Value>, parents: &[ParentKind]) -> Result<(), Ref
         let why = "converts versions with a webhook, which a plugin cannot serve: set spec.conversion.strategy to None";
         return Err(Refusal::new(name, why));
     }
-    let (group, kind) = (spec("/group"), spec("/names/kind"));
+    let group = spec("/group");
+    let kind = spec("/names/kind");
     parents
         .iter()
         .filter(|parent| *parent.kind.group == *group && *parent.kind.kind == *kind)
@@ -52,20 +53,22 @@ pub fn check(crd: &Map<String, Value>, parents: &[ParentKind]) -> Result<(), Ref
 /// Returns a refusal if plural or scope differ from the plugin's manifest, if the version is not served, or if two field
 /// managers cannot share the status.
 pub fn check_parent(crd: &Map<String, Value>, parent: &ParentKind) -> Result<(), Refusal> {
-    let (name, kind) = (name(crd)?, &parent.kind);
+    let name = name(crd)?;
+    let kind = &parent.kind;
     let refused = |why: String| Err(Refusal::new(name, why));
     let spec = |pointer| text(crd.get("spec"), pointer).unwrap_or_default();
-    let (found, plural) = (spec("/names/plural"), &parent.plural);
-    if found != plural {
+    let stated_plural = spec("/names/plural");
+    let plural = &parent.plural;
+    if stated_plural != plural {
         return refused(format!(
-            "has the plural \"{found}\", the plugin's parent has \"{plural}\": make them the same"
+            "has the plural \"{stated_plural}\", the plugin's parent has \"{plural}\": make them the same"
         ));
     }
     let scope = parent.scope.to_string();
-    let found = spec("/scope");
-    if found != scope {
+    let stated_scope = spec("/scope");
+    if stated_scope != scope {
         return refused(format!(
-            "has the scope {found}, the plugin's parent has {scope}: make them the same"
+            "has the scope {stated_scope}, the plugin's parent has {scope}: make them the same"
         ));
     }
     let served = find_version(crd, &kind.version).filter(|version| is_served(version));

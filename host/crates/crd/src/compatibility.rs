@@ -11,7 +11,7 @@ use differences::Differences;
 /// The most differences that a message lists; more would make conditions unreadable.
 const LISTED_MAX: usize = 10;
 
-/// What happens to an installed definition.
+/// The verdict on an installed definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Installed {
     /// The desired definition may replace it.
@@ -100,13 +100,13 @@ fn version_gone(existing: &Value, desired: &Map<String, Value>) -> Option<String
         .into_iter()
         .flatten()
         .filter_map(Value::as_str);
-    let gone = stored.find(|version| find_version(desired, version).is_none());
+    let unstored = stored.find(|version| find_version(desired, version).is_none());
     let unserved = || {
         served_versions(existing)
             .map(|(version, _)| version)
             .find(|version| !find_version(desired, version).is_some_and(is_served))
     };
-    gone.or_else(unserved).map(str::to_owned)
+    unstored.or_else(unserved).map(str::to_owned)
 }
 
 fn schema(version: &Value) -> Option<&Value> {
@@ -121,8 +121,9 @@ fn only_adds_fields(existing: &Value, desired: &Map<String, Value>) -> bool {
         .all(|new| {
             let name = text(Some(new), "/name");
             let old = served_versions(existing).find(|(version, _)| Some(*version) == name);
-            let schemas = old.and_then(|(_, old)| schema(old)).zip(schema(new));
-            schemas.is_some_and(|(old, new)| differences::only_adds_fields(old, new))
+            old.and_then(|(_, old)| schema(old))
+                .zip(schema(new))
+                .is_some_and(|(old, new)| differences::only_adds_fields(old, new))
         })
 }
 
@@ -134,11 +135,12 @@ fn differences(existing: &Value, desired: &Map<String, Value>) -> Differences {
         let (Some(old), Some(new)) = (schema(old), new.and_then(schema)) else {
             continue;
         };
-        let found = Differences::between(old, new);
+        let differences = Differences::between(old, new);
         let with_version = |change: String| format!("{version} {change}");
         all.narrower
-            .extend(found.narrower.into_iter().map(with_version));
-        all.rules.extend(found.rules.into_iter().map(with_version));
+            .extend(differences.narrower.into_iter().map(with_version));
+        all.rules
+            .extend(differences.rules.into_iter().map(with_version));
     }
     all
 }

@@ -24,9 +24,9 @@ const NODES_MAX: usize = 4096;
 const VALUE_DEPTH_MAX: usize = 16;
 /// The longest pattern, in bytes.
 const PATTERN_BYTES_MAX: usize = 1024;
-/// How many problems are listed: as many as a user corrects at once.
+/// The most problems listed: as many as a user corrects at once.
 const PROBLEMS_MAX: usize = 10;
-/// How much of a path or schema text an error shows, in characters.
+/// The longest path or schema text that an error shows, in characters.
 const SHOWN_CHARS_MAX: usize = 64;
 
 /// The value types.
@@ -149,7 +149,7 @@ fn check_node(schema: &Value, at: At<'_>, depth: usize, nodes: &mut usize) -> Re
     Ok(())
 }
 
-/// What a keyword's value looks like.
+/// The form of a keyword's value.
 #[derive(Clone, Copy)]
 enum Form {
     Text,

@@ -19,22 +19,22 @@ pub struct Kinds {
 
 impl Kinds {
     /// Collects the plugins' parent kinds and CustomResourceDefinitions.
-    pub fn of<'a>(manifests: impl IntoIterator<Item = &'a Manifest>) -> Self {
+    pub fn from_manifests<'a>(manifests: impl IntoIterator<Item = &'a Manifest>) -> Self {
         let mut known = BTreeMap::new();
         for manifest in manifests {
             for parent in &manifest.parents {
                 let named = (Arc::from(parent.plural.as_str()), parent.scope);
                 known.insert(parent.kind.group_kind(), named);
             }
-            known.extend(manifest.crds.iter().filter_map(of_crd));
+            known.extend(manifest.crds.iter().filter_map(parse_crd));
         }
         Self { known }
     }
 
     /// Returns a kind's plural and scope.
     pub fn resource_of(&self, kind: &Gvk) -> Resource {
-        let known = self.known.get(&kind.group_kind()).cloned();
-        let (plural, scope) = known.unwrap_or_else(|| {
+        let declared = self.known.get(&kind.group_kind()).cloned();
+        let (plural, scope) = declared.unwrap_or_else(|| {
             let gvk = GroupVersionKind::gvk(&kind.group, &kind.version, &kind.kind);
             let name = format!("{}/{}", kind.group, kind.kind);
             let is_cluster = CLUSTER_SCOPED.lines().any(|listed| listed == name);
@@ -54,7 +54,7 @@ impl Resources for Kinds {
     }
 }
 
-fn of_crd(crd: &Map<String, Value>) -> Option<(GroupKind, (Arc<str>, Scope))> {
+fn parse_crd(crd: &Map<String, Value>) -> Option<(GroupKind, (Arc<str>, Scope))> {
     let spec = crd.get("spec")?;
     let scope = scope(spec.get("scope")?.as_str()? == "Cluster");
     let plural = spec.pointer("/names/plural")?.as_str()?;
@@ -95,8 +95,12 @@ mod tests {
             ),
         ] {
             let kind = Gvk::parse(api_version, kind).unwrap();
-            let found = Kinds::default().resource(&kind).unwrap();
-            assert_eq!((&*found.plural, found.scope), (plural, scope), "{kind}");
+            let resource = Kinds::default().resource(&kind).unwrap();
+            assert_eq!(
+                (&*resource.plural, resource.scope),
+                (plural, scope),
+                "{kind}"
+            );
         }
     }
 }

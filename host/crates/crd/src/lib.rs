@@ -35,8 +35,9 @@ fn find_version<'a>(crd: &'a Map<String, Value>, name: &str) -> Option<&'a Value
 }
 
 fn versions(spec: Option<&Value>) -> impl Iterator<Item = &Value> {
-    let versions = spec.and_then(|spec| spec.get("versions")?.as_array());
-    versions.into_iter().flatten()
+    spec.and_then(|spec| spec.get("versions")?.as_array())
+        .into_iter()
+        .flatten()
 }
 
 fn text<'a>(value: Option<&'a Value>, pointer: &str) -> Option<&'a str> {

@@ -46,7 +46,8 @@ pub enum Error {
 
 impl Error {
     fn schema(at: &str, source: impl Into<Source>) -> Self {
-        let (at, source) = (at.to_owned(), source.into());
+        let at = at.to_owned();
+        let source = source.into();
         Self::Schema { at, source }
     }
 }
@@ -91,10 +92,12 @@ impl Schema {
     pub fn new(crd: &Map<String, Value>, version: &str) -> Result<Self, Error> {
         let spec = crd.get("spec").unwrap_or(&Value::Null);
         let text = |field: &str| {
-            let text = spec.pointer(field).and_then(Value::as_str);
-            text.ok_or_else(|| Error::Missing(format!("spec{field}")))
+            spec.pointer(field)
+                .and_then(Value::as_str)
+                .ok_or_else(|| Error::Missing(format!("spec{field}")))
         };
-        let (group, kind) = (text("/group")?, text("/names/kind")?);
+        let group = text("/group")?;
+        let kind = text("/names/kind")?;
         let scope = kinds::scope(text("/scope")? == "Cluster");
         let (Some(served), Some(schema)) = (find_version(crd, version), schema_of(crd, version))
         else {
@@ -216,8 +219,8 @@ impl Schema {
 
     fn check_rules(&self, object: &Value) -> Vec<RejectionCause> {
         let mut causes = Vec::new();
-        let root = self.root_of(object);
-        root.visit(&mut |place| causes.extend(self.rules.check(place)));
+        self.root_of(object)
+            .visit(&mut |place| causes.extend(self.rules.check(place)));
         causes
     }
 

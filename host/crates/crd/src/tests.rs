@@ -553,8 +553,10 @@ fn a_definition_with_another_version_does_not_stay() {
         let mut version = definition["spec"]["versions"][0].clone();
         version["name"] = json!("v2");
         version["storage"] = json!(false);
-        let versions = longer["spec"]["versions"].as_array_mut().unwrap();
-        versions.push(version);
+        longer["spec"]["versions"]
+            .as_array_mut()
+            .unwrap()
+            .push(version);
         longer
     };
     for (existing, desired) in [(with_more(&late), early.clone()), (late, with_more(&early))] {

@@ -87,9 +87,9 @@ impl Claim {
     /// Waits until it is held for the first time.
     pub async fn acquired(&self) {
         let mut terms = self.term.subscribe();
-        let held = |term: &Term| matches!(term, Term::Unlimited | Term::Held { .. });
+        let is_held = |term: &Term| matches!(term, Term::Unlimited | Term::Held { .. });
         // The sender lives as long as `self`.
-        if terms.wait_for(held).await.is_err() {
+        if terms.wait_for(is_held).await.is_err() {
             std::future::pending().await
         }
     }

@@ -62,7 +62,7 @@ use super::{
     machine::{Decision, Machine, Write},
 };
 
-/// How often a waiting process reads the lease in the time between two renewals.
+/// Reads by a waiting process in the time between two renewals.
 ///
 /// With the default, 2 s between two renewals, it finds a released lease within 0.5 s, jitter included, so it
 /// takes over within a second from a host that stops. client-go reads once in this time.
@@ -88,7 +88,7 @@ impl Times {
     }
 }
 
-/// Why a request failed.
+/// A failed request's cause.
 pub type Source = Box<dyn std::error::Error + Send + Sync>;
 
 /// The stored Lease, with separate clients: renewals must not queue behind other requests.
@@ -292,8 +292,8 @@ impl<S: LeaseStore> Election<S> {
         };
         let deadline = self.parts.times.renew_deadline;
         // No write begins in the last fifth, 2 s by default: the writes under way get this time to end.
-        let held = self.claim.hold(from + deadline / 5 * 4, from + deadline);
-        if held && !was_holder {
+        let is_held = self.claim.hold(from + deadline / 5 * 4, from + deadline);
+        if is_held && !was_holder {
             self.show(true);
             let identity = &self.parts.identity;
             info!(
@@ -311,10 +311,13 @@ impl<S: LeaseStore> Election<S> {
             let lease = self.parts.store.read().await.map_err(Error::Read)?;
             let wall = (self.parts.now)();
             match lease.and_then(|lease| self.machine.release(&lease, wall)) {
-                Some(Write { replaces, record }) => {
-                    let result = self.parts.store.write(replaces, &record).await;
-                    result.map(drop).map_err(|error| Error::Write(error.source))
-                }
+                Some(Write { replaces, record }) => self
+                    .parts
+                    .store
+                    .write(replaces, &record)
+                    .await
+                    .map(drop)
+                    .map_err(|error| Error::Write(error.source)),
                 None => Ok(()),
             }
         });

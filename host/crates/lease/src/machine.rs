@@ -53,7 +53,7 @@ struct HeldLease {
     version: ResourceVersion,
 }
 
-/// When a holder's term started, in microseconds as the API server keeps it, and the transitions before it.
+/// A holder's term: its start, in microseconds as the API server keeps it, and the transitions before it.
 type Term = (Option<i64>, u32);
 
 fn term(record: &LeaseRecord) -> Term {
@@ -118,7 +118,8 @@ impl Machine {
 
     /// Returns a renewal, which needs no read before; none without a claim.
     pub(super) fn renewal(&self, now: Duration, wall: Timestamp) -> Option<Write> {
-        let (held, seen) = (self.held.as_ref()?, self.seen.as_ref()?);
+        let held = self.held.as_ref()?;
+        let seen = self.seen.as_ref()?;
         (!self.has_lapsed(now)).then(|| Write {
             replaces: Some(held.version),
             record: LeaseRecord {

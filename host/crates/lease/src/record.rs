@@ -58,10 +58,10 @@ pub struct LeaseRecord {
     /// The time at which the holder acquired it.
     #[serde(rename = "acquireTime", with = "micros")]
     pub acquired: Option<Timestamp>,
-    /// When the holder renewed it last.
+    /// The last renewal.
     #[serde(rename = "renewTime", with = "micros")]
     pub renewed: Option<Timestamp>,
-    /// How often the holder changed.
+    /// The changes from one holder to another.
     #[serde(rename = "leaseTransitions", deserialize_with = "lenient")]
     pub transitions: u32,
 }
@@ -83,8 +83,7 @@ mod micros {
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
         let time: Option<Timestamp> = (*time).into();
-        let text = time.map(|time| format!("{time:.6}"));
-        text.serialize(serializer)
+        time.map(|time| format!("{time:.6}")).serialize(serializer)
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(

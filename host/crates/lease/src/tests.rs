@@ -67,7 +67,7 @@ fn holder(at: Duration) -> Machine {
 
 #[test]
 fn a_missing_lease_is_created() {
-    let made = write(machine("a").decide(None, s(0), wall(9)));
+    let creation = write(machine("a").decide(None, s(0), wall(9)));
     let record = LeaseRecord {
         holder: "a".to_owned(),
         duration_s: 15,
@@ -76,7 +76,7 @@ fn a_missing_lease_is_created() {
         transitions: 0,
     };
     let replaces = None;
-    assert_eq!(made, Write { replaces, record });
+    assert_eq!(creation, Write { replaces, record });
 }
 
 #[test]
@@ -95,14 +95,14 @@ fn a_lease_expires_after_its_content_is_unchanged_for_its_duration_on_the_local_
     // Times do not matter: the clock that wrote them may be an hour fast or slow.
     for renewed in [-3600, 3600] {
         let at = s(100 + u64::from(renewed > 0) * 100);
-        let seen = lease(7, "b", renewed);
+        let observed = lease(7, "b", renewed);
         assert_eq!(
-            machine.decide(Some(seen.clone()), at, wall(1)),
+            machine.decide(Some(observed.clone()), at, wall(1)),
             Decision::Wait
         );
-        let later = machine.decide(Some(seen.clone()), at + s(14), wall(7200));
+        let later = machine.decide(Some(observed.clone()), at + s(14), wall(7200));
         assert_eq!(later, Decision::Wait);
-        let free = machine.decide(Some(seen), at + s(15), wall(1));
+        let free = machine.decide(Some(observed), at + s(15), wall(1));
         assert_eq!(write(free).record.transitions, 5);
     }
 }
@@ -122,9 +122,9 @@ fn a_renewal_restarts_the_duration_and_a_changed_label_does_not() {
 fn a_longer_duration_in_the_lease_counts_and_a_shorter_one_does_not() {
     for (duration_s, free_at) in [(60, 60), (1, 15), (0, 15)] {
         let mut machine = machine("a");
-        let mut seen = lease(7, "b", 1);
-        seen.record.duration_s = duration_s;
-        let mut at = |seconds| machine.decide(Some(seen.clone()), s(seconds), wall(1));
+        let mut observed = lease(7, "b", 1);
+        observed.record.duration_s = duration_s;
+        let mut at = |seconds| machine.decide(Some(observed.clone()), s(seconds), wall(1));
         assert_eq!(at(0), Decision::Wait);
         assert_eq!(at(free_at - 1), Decision::Wait);
         assert!(matches!(at(free_at), Decision::Write(_)));
@@ -134,10 +134,10 @@ fn a_longer_duration_in_the_lease_counts_and_a_shorter_one_does_not() {
 #[test]
 fn a_claim_counts_from_before_its_request() {
     let mut machine = machine("a");
-    let asked = write(machine.decide(None, s(1), wall(1)));
+    let creation = write(machine.decide(None, s(1), wall(1)));
     let answered = |version| Lease {
         version: ResourceVersion(version),
-        record: asked.record.clone(),
+        record: creation.record.clone(),
     };
     assert_eq!(
         machine.wrote(answered(1), s(1), s(11)),
@@ -155,8 +155,7 @@ fn a_claim_counts_from_before_its_request() {
 
 #[test]
 fn a_renewal_keeps_the_acquire_time() {
-    let machine = holder(s(0));
-    let renewal = machine.renewal(s(2), wall(3)).unwrap();
+    let renewal = holder(s(0)).renewal(s(2), wall(3)).unwrap();
     assert_eq!(renewal.replaces, Some(ResourceVersion(1)));
     assert_eq!(renewal.record.acquired, Some(wall(1)));
     assert_eq!(renewal.record.renewed, Some(wall(3)));
@@ -192,8 +191,8 @@ fn only_the_holder_creates_a_deleted_lease_before_it_expires() {
 fn an_edited_lease_is_free_only_after_its_last_holder_has_given_up() {
     for (holder, duration_s) in [("", 15), ("", 0), ("", u32::MAX), ("b", 15)] {
         let mut waiting = machine("b");
-        let held = Some(lease(1, "a", 1));
-        assert_eq!(waiting.decide(held, s(0), wall(1)), Decision::Wait);
+        let lease_of_a = Some(lease(1, "a", 1));
+        assert_eq!(waiting.decide(lease_of_a, s(0), wall(1)), Decision::Wait);
         let mut edited = lease(2, holder, 1);
         edited.record.duration_s = duration_s;
         assert_eq!(
@@ -217,9 +216,9 @@ fn a_deleted_lease_with_a_huge_duration_is_free_after_the_own_duration() {
     let mut waiting = machine("b");
     let mut huge = lease(1, "x", 1);
     huge.record.duration_s = i32::MAX.unsigned_abs();
-    let held = waiting.decide(Some(huge), s(0), wall(1));
+    let decision = waiting.decide(Some(huge), s(0), wall(1));
     assert_eq!(
-        (held, waiting.other_holder()),
+        (decision, waiting.other_holder()),
         (Decision::Wait, Some(("x", 2_147_483_647)))
     );
     assert_eq!(waiting.decide(None, s(1000), wall(1)), Decision::Wait);

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::{Condition, Gvk, ObjectId, reason};
 
-/// Why a pass runs.
+/// The reason for a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Phase {
@@ -52,7 +52,9 @@ pub struct Report {
 impl Report {
     /// Returns true if the guest states the condition `Ready` itself.
     pub fn states_ready(&self) -> bool {
-        self.conditions.iter().any(|one| one.kind == reason::READY)
+        self.conditions
+            .iter()
+            .any(|condition| condition.kind == reason::READY)
     }
 }
 
@@ -97,9 +99,9 @@ pub struct Child {
     pub generate: Vec<Generated>,
     /// The rule for writing the child.
     pub apply: ApplyPolicy,
-    /// What happens to the child when the parent is deleted.
+    /// The child's fate when the parent is deleted.
     pub removal: RemovalPolicy,
-    /// Where the child's readiness comes from.
+    /// The source of the child's readiness.
     pub readiness: Readiness,
     /// Keys of children that must be ready before the host creates this one.
     pub after: Vec<String>,
@@ -139,7 +141,7 @@ pub enum ApplyPolicy {
     Hold,
 }
 
-/// What happens to a child when the parent is deleted.
+/// A child's fate when the parent is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RemovalPolicy {
@@ -149,7 +151,7 @@ pub enum RemovalPolicy {
     Retain,
 }
 
-/// Where a child's readiness comes from.
+/// The source of a child's readiness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Readiness {

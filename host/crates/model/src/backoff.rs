@@ -22,7 +22,7 @@ pub struct Backoff {
 impl Backoff {
     /// Returns delays from `min` to `max`.
     pub fn new(min: Duration, max: Duration) -> Self {
-        Self::of(builder(min, max), max)
+        Self::from_builder(builder(min, max), max)
     }
 
     /// Returns delays from `min` to `max`, the jitter of this seed included: what failed together is not repeated
@@ -30,10 +30,10 @@ impl Backoff {
     pub fn with_jitter(min: Duration, max: Duration, seed: u64) -> Self {
         // Jitter adds up to the same time again.
         let builder = builder(min, max / 2).with_jitter().with_jitter_seed(seed);
-        Self::of(builder, max)
+        Self::from_builder(builder, max)
     }
 
-    fn of(builder: ExponentialBuilder, max: Duration) -> Self {
+    fn from_builder(builder: ExponentialBuilder, max: Duration) -> Self {
         Self {
             delays: builder.build(),
             max,
@@ -42,8 +42,9 @@ impl Backoff {
 
     /// Returns the delay before the next attempt.
     pub fn delay(&mut self) -> Duration {
-        let next = self.delays.next();
-        next.map_or(self.max, |delay| delay.min(self.max))
+        self.delays
+            .next()
+            .map_or(self.max, |delay| delay.min(self.max))
     }
 }
 
@@ -60,7 +61,8 @@ mod tests {
 
     #[test]
     fn delays_with_jitter_grow_and_stay_within_the_bounds() {
-        let (min, max) = (Duration::from_millis(100), Duration::from_secs(10));
+        let min = Duration::from_millis(100);
+        let max = Duration::from_secs(10);
         for seed in 0..100 {
             let mut backoff = Backoff::with_jitter(min, max, seed);
             let mut floor = min;

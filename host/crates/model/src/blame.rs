@@ -17,7 +17,7 @@ pub enum Blame {
     Host,
 }
 
-/// When to retry after a failed pass.
+/// The next attempt after a failed pass.
 ///
 /// The variants' order matters: [`after_both`](Self::after_both) takes the greater one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -38,18 +38,21 @@ impl Digester {
 /// Returns bytes as hexadecimal digits in lower case.
 pub fn hex(bytes: &[u8]) -> String {
     let digit = |nibble: u8| char::from_digit(nibble.into(), 16).unwrap_or('0');
-    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
-    digits.map(digit).collect()
+    bytes
+        .iter()
+        .flat_map(|byte| [byte >> 4, byte & 0xf])
+        .map(digit)
+        .collect()
 }
 
 impl Digest {
     /// Hashes bytes.
-    pub fn of(bytes: &[u8]) -> Self {
+    pub fn hash(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
     /// Hashes the concatenated parts.
-    pub fn of_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
+    pub fn hash_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut digester = Digester::default();
         for part in parts {
             digester.update(part);
@@ -115,16 +118,16 @@ mod tests {
     #[test]
     fn shows_itself_as_registries_do() {
         assert_eq!(
-            Digest::of(b"").to_string(),
+            Digest::hash(b"").to_string(),
             "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
         );
         let parts: [&[u8]; 2] = [b"a", b"b"];
-        assert_eq!(Digest::of_parts(parts), Digest::of(b"ab"));
+        assert_eq!(Digest::hash_parts(parts), Digest::hash(b"ab"));
     }
 
     #[test]
     fn parses_only_its_own_form() {
-        let digest = Digest::of(b"pond");
+        let digest = Digest::hash(b"pond");
         let shown = digest.to_string();
         assert_eq!(shown.parse(), Ok(digest));
         for text in [

@@ -34,11 +34,10 @@ impl HostScope {
     }
 
     /// Returns the scope that a lease states. An unreadable selector counts as one that selects all.
-    pub fn of_lease(lease: &Object) -> Self {
-        let namespaces = lease.annotation(ANNOTATION_NAMESPACES).map(|names| {
-            let names = names.split(',').map(str::trim);
-            names.map(str::to_owned).collect()
-        });
+    pub fn from_lease(lease: &Object) -> Self {
+        let namespaces = lease
+            .annotation(ANNOTATION_NAMESPACES)
+            .map(|names| names.split(',').map(str::trim).map(str::to_owned).collect());
         let selector = lease.annotation(ANNOTATION_PLUGIN_SELECTOR);
         Self {
             namespaces,
@@ -62,10 +61,10 @@ impl HostScope {
 /// Returns true if no labels match both selectors, as far as single requirements show.
 fn are_disjoint(one: &Selector, other: &Selector) -> bool {
     let others: Vec<Expression> = other.clone().into_iter().collect();
-    one.clone().into_iter().any(|one| {
+    one.clone().into_iter().any(|requirement| {
         others
             .iter()
-            .any(|other| excludes(&one, other) || excludes(other, &one))
+            .any(|other| excludes(&requirement, other) || excludes(other, &requirement))
     })
 }
 
@@ -131,7 +130,8 @@ mod tests {
             (("", "team=x,tier=1"), ("", "tier=2"), false),
             (("a", "team=x"), ("a", "team=y"), false),
         ] {
-            let (first, second) = (scope(one.0, one.1), scope(other.0, other.1));
+            let first = scope(one.0, one.1);
+            let second = scope(other.0, other.1);
             assert_eq!(first.meets(&second), meets, "{one:?} {other:?}");
             assert_eq!(second.meets(&first), meets, "{other:?} {one:?}");
         }

@@ -178,8 +178,10 @@ impl ObjectId {
     /// Parses what [`identity`](Self::identity) returns; `None` for any other text.
     pub fn parse_identity(text: &str) -> Option<Self> {
         let mut parts = text.split('/');
-        let (group, kind) = (parts.next()?, parts.next()?);
-        let (namespace, name) = (parts.next()?, parts.next()?);
+        let group = parts.next()?;
+        let kind = parts.next()?;
+        let namespace = parts.next()?;
+        let name = parts.next()?;
         if parts.next().is_some() || kind.is_empty() || name.is_empty() {
             return None;
         }

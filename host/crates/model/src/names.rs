@@ -9,10 +9,10 @@ use super::syntax::is_dns_label;
 /// The prefix for labels, annotations and finalizers that are reserved for the host.
 pub const DOMAIN_PREFIX: &str = "innkeeper.dev/";
 
-/// Label on every child: the name of the plugin that stated it. Child watches select on it.
+/// Label on every child: the plugin that stated it. Child watches select on it.
 pub const LABEL_PLUGIN: &str = "innkeeper.dev/plugin";
 
-/// Label on a ClusterRole with the rights for a plugin: the name of the host whose role aggregates it.
+/// Label on a ClusterRole with a plugin's rights: the host whose role aggregates it.
 pub const LABEL_AGGREGATE: &str = "innkeeper.dev/aggregate-to";
 
 /// Annotation on every child: the key under which the guest stated it.
@@ -25,7 +25,7 @@ pub const ANNOTATION_APPLIED: &str = "innkeeper.dev/applied";
 /// [`HashKey::retained_for`](super::HashKey::retained_for).
 pub const ANNOTATION_RETAINED_FOR: &str = "innkeeper.dev/retained-for";
 
-/// Annotation on a parent in deletion: with the value `true`, the host removes its finalizer without calling the guest.
+/// Annotation on a parent in deletion: with the value `true`, the host removes the finalizer without calling the guest.
 pub const ANNOTATION_SKIP_FINALIZE: &str = "innkeeper.dev/skip-finalize";
 
 /// Annotation on a parent: with the value `true`, it has no passes.
@@ -38,7 +38,7 @@ pub const ANNOTATION_ADOPT: &str = "innkeeper.dev/adopt";
 /// Annotation on a ServiceAccount: the Plugins, separated by commas, whose children the host may write as that account.
 pub const ANNOTATION_PLUGINS: &str = "innkeeper.dev/plugins";
 
-/// Annotation on a child of a kind of parents of its own plugin: the number of such parents above it. An object that a
+/// Annotation on a child whose kind the same plugin reconciles: the number of such parents above it. An object that a
 /// user made has none.
 pub const ANNOTATION_DEPTH: &str = "innkeeper.dev/depth";
 
@@ -51,10 +51,10 @@ pub const ANNOTATION_HOSTS: &str = "innkeeper.dev/hosts";
 /// Annotation on an Event: the trace of the pass that wrote it last, if the host sends traces.
 pub const ANNOTATION_TRACE: &str = "innkeeper.dev/trace-id";
 
-/// Annotation on the Lease of a host: the namespaces, separated by commas, that the host is limited to.
+/// Annotation on a host's Lease: the namespaces, separated by commas, that the host is limited to.
 pub const ANNOTATION_NAMESPACES: &str = "innkeeper.dev/namespaces";
 
-/// Annotation on the Lease of a host: the selector of its Plugins.
+/// Annotation on a host's Lease: the selector for Plugins.
 pub const ANNOTATION_PLUGIN_SELECTOR: &str = "innkeeper.dev/plugin-selector";
 
 /// A plugin's name: a DNS label with at most 40 characters.

@@ -74,7 +74,7 @@ pub struct Object {
     pub retained_for: Option<Arc<str>>,
     /// The managedFields entries for the host's own managers; other managers' entries are not kept.
     pub managed: Vec<ManagedEntry>,
-    /// What `json` holds of the object.
+    /// The part of the object that `json` holds.
     pub form: Access,
     /// The object as guests see it: without `managedFields`, `resourceVersion` and the annotation
     /// `kubectl.kubernetes.io/last-applied-configuration`, in the form `form`.
@@ -111,8 +111,8 @@ impl Object {
     /// The annotation decides, so the depth needs no walk through the owners and no state of the host. An annotation that
     /// is no number counts as the greatest depth.
     pub fn depth(&self) -> u32 {
-        let depth = self.annotation(ANNOTATION_DEPTH);
-        depth.map_or(0, |text| text.parse().unwrap_or(u32::MAX))
+        self.annotation(ANNOTATION_DEPTH)
+            .map_or(0, |text| text.parse().unwrap_or(u32::MAX))
     }
 
     /// Returns true if the object has the finalizer.

@@ -77,7 +77,7 @@ pub enum ReadFailure {
     #[error(
         "{kind} of namespace {namespace} is not seen by this host: run it with --namespaces that include {namespace}"
     )]
-    OutOfSight {
+    OutsideWatchedNamespaces {
         /// The requested kind.
         kind: Gvk,
         /// The requested namespace.
@@ -133,7 +133,8 @@ mod tests {
     #[test]
     fn zones_have_offsets_from_the_data_of_the_binary() {
         // One second before summer time begins in 2026, and when it begins.
-        let (winter, summer) = (1_774_745_999_000, 1_774_746_000_000);
+        let winter = 1_774_745_999_000;
+        let summer = 1_774_746_000_000;
         for (zone, unix_ms, expected) in [
             ("UTC", 0, Some(0)),
             ("Europe/Berlin", winter, Some(3600)),

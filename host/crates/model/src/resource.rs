@@ -135,7 +135,8 @@ mod tests {
     #[test]
     fn a_mark_is_valid_for_its_parent_child_and_key_only() {
         let id = |text| ObjectId::parse_identity(text).unwrap();
-        let (parent, child) = (id("g/Web/demo/shop"), id("/Secret/demo/a"));
+        let parent = id("g/Web/demo/shop");
+        let child = id("/Secret/demo/a");
         let key = HashKey::new(*b"key");
         let value = key.retained_for(&parent, &child);
         assert_eq!(key.verified(&value, &child), Some("g/Web/demo/shop"));

@@ -10,7 +10,7 @@ const SELECTOR_BYTES_MAX: usize = 4096;
 /// The most requirements per selector: the host evaluates all of them for every object.
 const REQUIREMENTS_MAX: usize = 64;
 
-/// How much of an invalid selector an error shows, in characters.
+/// The longest part of an invalid selector that an error shows, in characters.
 const SHOWN_CHARS_MAX: usize = 256;
 
 /// A text that is not a label selector, or one above the limits.

@@ -95,7 +95,8 @@ mod tests {
     #[test]
     fn names_have_the_forms_of_the_api_server() {
         let long_label = "x".repeat(63);
-        let (long_part, long_name) = (format!("{long_label}x.a"), "x".repeat(254));
+        let long_part = format!("{long_label}x.a");
+        let long_name = "x".repeat(254);
         type Check = fn(&str) -> bool;
         let long_version = "1".repeat(65);
         let table: [(Check, Vec<&str>, Vec<&str>); 9] = [

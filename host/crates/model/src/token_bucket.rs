@@ -10,7 +10,7 @@ use std::{
 /// A bucket's size, and how fast it fills.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// How many tokens a full bucket has; a bucket has room for at least one.
+    /// Tokens in a full bucket; a bucket has room for at least one.
     pub burst: u64,
     /// The time in which an empty bucket fills up.
     pub refill: Duration,
@@ -55,8 +55,10 @@ where
     /// Returns how many whole tokens there are.
     pub fn available(&self, rate: Rate, now: T) -> u64 {
         let refill = rate.refill.as_nanos().max(1);
-        let filled = refill.saturating_sub(self.missing(now).as_nanos());
-        let tokens = filled.saturating_mul(u128::from(rate.burst.max(1))) / refill;
+        let tokens = refill
+            .saturating_sub(self.missing(now).as_nanos())
+            .saturating_mul(u128::from(rate.burst.max(1)))
+            / refill;
         u64::try_from(tokens).unwrap_or(u64::MAX)
     }
 

@@ -31,7 +31,8 @@ impl MalformedYaml {
             location,
         } = error.without_snippet()
         {
-            let (line, column) = (location.line(), location.column());
+            let line = location.line();
+            let column = location.column();
             return Self(format!(
                 "line {line} column {column}: the key \"{key}\" is stated twice: state it once"
             ));

@@ -154,8 +154,10 @@ pub fn stated(child: &Child) -> Map<String, Value> {
 /// it again.
 pub fn time_to_live<'a>(kind: &Gvk, object: &'a Map<String, Value>) -> Option<&'a Value> {
     let is_job = (&*kind.group, &*kind.kind) == ("batch", "Job");
-    let spec = object.get("spec").filter(|_| is_job)?;
-    spec.get("ttlSecondsAfterFinished")
+    object
+        .get("spec")
+        .filter(|_| is_job)?
+        .get("ttlSecondsAfterFinished")
         .filter(|ttl| !ttl.is_null())
 }
 
@@ -174,7 +176,7 @@ fn canonical(context: &Context<'_>, child: &Child, present: Option<&Object>) -> 
     }
     let kind = child.kind.group_kind();
     // A depth stays while the plugin that serves the kind is not there, so that a restart does not write it anew.
-    let has_depth = || present.is_some_and(|it| it.annotation(ANNOTATION_DEPTH).is_some());
+    let has_depth = || present.is_some_and(|object| object.annotation(ANNOTATION_DEPTH).is_some());
     if context.manifest.reconciles(&kind) || context.resources.has_parents(&kind) || has_depth() {
         let depth = context.parent.depth().saturating_add(1);
         annotate(ANNOTATION_DEPTH, &depth.to_string());

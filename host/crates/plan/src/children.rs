@@ -151,9 +151,9 @@ fn missing(
 /// Plans a child whose name is taken by an object that does not belong to the parent.
 fn foreign(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object) -> ChildStep {
     let granted = context.grants.allows_adoption(&id.kind);
-    let asked = context.parent.annotation(ANNOTATION_ADOPT) == Some("true");
+    let is_requested = context.parent.annotation(ANNOTATION_ADOPT) == Some("true");
     let is_free = ownership::has_no_owner(object) && !context.parent.is_deleting();
-    if !is_free || !(granted || asked) {
+    if !is_free || !(granted || is_requested) {
         let owner = match ownership::foreign_owner(object, context.parent) {
             // The keyed hash proves that the host has made it for this parent.
             ForeignOwner::None if Body::new(context, child, None).was_applied_last(object) => {
@@ -163,7 +163,7 @@ fn foreign(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object)
         };
         return none(Progress::NotOwned(owner));
     }
-    if !(granted && asked) {
+    if !(granted && is_requested) {
         return none(Progress::Adoptable { granted });
     }
     if object.is_deleting() {
@@ -292,8 +292,10 @@ fn left_out<'a>(
     children: &[PlannedChild],
 ) -> impl Iterator<Item = (&'a ObjectId, &'a Object)> {
     let desired: BTreeSet<&ObjectId> = children.iter().map(|child| &child.id).collect();
-    let observed = observed.iter().map(|(id, object)| (id, *object));
-    observed.filter(move |(id, object)| !desired.contains(id) && may_prune(context, object))
+    observed
+        .iter()
+        .map(|(id, object)| (id, *object))
+        .filter(move |(id, object)| !desired.contains(id) && may_prune(context, object))
 }
 
 /// Returns true if the host created the object for this parent: the parent's UID controls it, it has the plugin's label

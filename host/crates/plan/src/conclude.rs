@@ -9,7 +9,7 @@ use innkeeper_model::{
 
 use super::{ForeignOwner, Plan, PlannedChild, Progress, readiness};
 
-/// How many children a condition names: as many as fit on a screen with kinds and namespaces.
+/// The most children that a condition names: as many as fit on a screen with kinds and namespaces.
 const NAMED_MAX: usize = 5;
 
 /// The same for children to adopt. More, because the user should see every object whose owner is about to change; these
@@ -27,14 +27,14 @@ pub struct WriteFailure {
     pub reason: &'static str,
     /// The failed write and the cause, for users.
     pub message: String,
-    /// When to retry.
+    /// The next attempt.
     pub retry: Retry,
 }
 
 /// The results of a plan's operations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Effects {
-    /// Why a write to the parent itself failed.
+    /// A failed write to the parent itself.
     pub parent: Option<WriteFailure>,
     /// For each written child: the object that the API server returned (none for a deleted one), or the failure.
     pub children: BTreeMap<ObjectId, Result<Option<Arc<str>>, WriteFailure>>,
@@ -47,7 +47,7 @@ pub struct Conclusion {
     pub synced: Condition,
     /// The condition `Ready` as the host derives it.
     pub ready: Condition,
-    /// When to retry; none if nothing failed.
+    /// The next attempt; none if nothing failed.
     pub retry: Option<Retry>,
 }
 
@@ -256,8 +256,8 @@ fn unreadable(child: &PlannedChild) -> Option<(&Gvk, &str)> {
     }
 }
 
-/// Returns true if a condition `Ready` of the host counts more than that of the guest: an object that is not the parent's
-/// has the name of a child, which no guest can see.
+/// Returns true if the host's condition `Ready` overrides the guest's: another object has a child's name, which no guest
+/// can see.
 pub fn outranks_guest(ready: &Condition) -> bool {
     let reasons = [
         reason::CHILD_NOT_OWNED,
@@ -293,7 +293,7 @@ fn ready_after(plan: &Plan, effects: &Effects) -> Condition {
     condition(reason::READY, status, reason, message)
 }
 
-/// Returns the condition `Ready` of a parent for whose children other objects stand; none if there are none.
+/// Returns the condition `Ready` if other objects have the children's names; none otherwise.
 fn taken(plan: &Plan) -> Option<Condition> {
     let reason_of = |child: &PlannedChild| match child.progress {
         Progress::NotOwned(_) => Some(reason::CHILD_NOT_OWNED),

@@ -16,9 +16,12 @@ impl FieldPath {
     ///
     /// `object` must hold everyone's managed fields; the cache keeps only the host's.
     pub fn managers<'a>(&self, object: &'a Object) -> BTreeSet<&'a str> {
-        let entries = object.managed.iter();
-        let owning = entries.filter(|entry| self.is_in(&entry.fields));
-        owning.map(|entry| &*entry.manager).collect()
+        object
+            .managed
+            .iter()
+            .filter(|entry| self.is_in(&entry.fields))
+            .map(|entry| &*entry.manager)
+            .collect()
     }
 
     fn is_conditions(&self) -> bool {
@@ -48,7 +51,7 @@ pub fn first_difference(body: &Map<String, Value>, observed: &Object) -> Option<
     differences(body, observed).into_iter().next()
 }
 
-/// Returns a field of the object to apply that differs from the observed object, and its field managers: a field of others
+/// Returns a field in the object to apply that differs from the observed object, and its managers: a field that others own
 /// than the host's `own` managers where there is one, without these then.
 ///
 /// `observed` must hold everyone's managed fields.
@@ -88,10 +91,10 @@ pub fn is_by_other_host(body: &Map<String, Value>, observed: &Object, manager: &
             .contains(manager)
 }
 
-/// Returns the part of an observed object that an apply of `body` changes or removes: the fields that `body` states, and
+/// Returns the part of an observed object that applying `body` changes or removes: the fields that `body` states, and
 /// those that the manager owns.
 ///
-/// The rest belongs to the API server or to other field managers. Items of lists are compared by their `name`, else by
+/// The rest belongs to the API server or to other field managers. List items are compared by `name`, else by
 /// their place.
 pub fn owned_part(body: &Map<String, Value>, observed: &Object, manager: &str) -> Value {
     let entry = observed

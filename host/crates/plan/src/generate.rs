@@ -44,13 +44,13 @@ pub fn generate(entry: &Generated, random: &mut dyn FnMut(&mut [u8])) -> String 
     let mut chunk = [0; CHUNK_BYTES];
     while value.len() < length {
         random(&mut chunk);
-        let wanted = length - value.len();
+        let missing = length - value.len();
         let drawn = chunk
             .iter()
             .map(|byte| usize::from(*byte))
             .filter(|byte| *byte < fair)
             .filter_map(|byte| alphabet.get(byte % alphabet.len()))
-            .take(wanted)
+            .take(missing)
             .map(|character| char::from(*character));
         value.extend(drawn);
     }

@@ -57,7 +57,9 @@ pub use generate::{generate, is_rotated};
 pub use lost::lost_metadata;
 pub use readiness::is_ready;
 pub use repeats::{RepeatableWrite, Repeats, Subject};
-pub use status::{Outlook, StatusWrite, gives, has_spoken, own_status, report_status, status};
+pub use status::{
+    ParentProgress, StatusWrite, has_host_condition, has_reason, own_status, report_status, status,
+};
 
 use innkeeper_model::{
     GroupKind, Gvk, HashKey, Manifest, Object, ObjectId, Operation, Outcome, Phase, PluginName,
@@ -127,7 +129,7 @@ pub struct PlannedChild {
     pub kind: Gvk,
     /// The child's progress in this pass.
     pub progress: Progress,
-    /// Where the child's readiness comes from.
+    /// The source of the child's readiness.
     pub readiness: Readiness,
     /// The condition type that makes the child ready, if the plugin declares one for the kind.
     pub ready_condition: Option<String>,
@@ -186,7 +188,7 @@ pub enum Progress {
     },
 }
 
-/// Who owns an object that does not belong to the parent.
+/// The owner of an object that does not belong to the parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ForeignOwner {
     /// No controller owns the object.
@@ -214,16 +216,16 @@ pub enum ForeignOwner {
 /// both allow it.
 pub fn plan<O: Borrow<Object>>(context: &Context<'_>, observed: &[O], answer: &Outcome) -> Plan {
     let finalizer = context.plugin.finalizer();
-    let held = context.parent.has_finalizer(&finalizer);
+    let has_finalizer = context.parent.has_finalizer(&finalizer);
     let mut plan = Plan::default();
     if let Outcome::Desired(desired) = answer {
-        let adds = context.manifest.finalize && !held && !context.parent.is_deleting();
+        let adds = context.manifest.finalize && !has_finalizer && !context.parent.is_deleting();
         plan.operations
             .extend(adds.then_some(Operation::AddFinalizer));
         children::plan(context, &newest(observed), &desired.children, &mut plan);
     }
     let released = matches!(answer, Outcome::Finalized(_)) || !context.manifest.finalize;
-    if held && released {
+    if has_finalizer && released {
         plan.operations.push(Operation::RemoveFinalizer);
     }
     plan
@@ -233,9 +235,9 @@ pub fn plan<O: Borrow<Object>>(context: &Context<'_>, observed: &[O], answer: &O
 fn newest<O: Borrow<Object>>(observed: &[O]) -> BTreeMap<ObjectId, &Object> {
     let mut objects: BTreeMap<ObjectId, &Object> = BTreeMap::new();
     for object in observed.iter().map(Borrow::borrow) {
-        let known = objects.entry(object.id()).or_insert(object);
-        if known.resource_version < object.resource_version {
-            *known = object;
+        let newest = objects.entry(object.id()).or_insert(object);
+        if newest.resource_version < object.resource_version {
+            *newest = object;
         }
     }
     objects

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 /// The prefix for the host's labels and annotations.
 pub(super) const OWN_PREFIX: &str = "innkeeper.dev/";
 
-/// How many lost fields a message names: all that the host writes on one object.
+/// The most lost fields that a message names: all that the host writes on one object.
 const NAMED_MAX: usize = 8;
 
 /// The metadata that binds an object to the host.
@@ -41,12 +41,13 @@ pub fn lost_metadata(operation: &Operation, answer: &str) -> Option<String> {
         ("annotation", &sent.annotations, &left.annotations),
     ] {
         let own = sent.iter().filter(|(key, _)| key.starts_with(OWN_PREFIX));
-        let gone = own.filter(|(key, value)| left.get(*key) != Some(*value));
-        lost.extend(gone.map(|(key, _)| format!("the {what} {key}")));
+        let missing = own.filter(|(key, value)| left.get(*key) != Some(*value));
+        lost.extend(missing.map(|(key, _)| format!("the {what} {key}")));
     }
     let is_left = |owner: &Value| {
-        let mut owners = left.owner_references.iter();
-        owners.any(|left| left["uid"] == owner["uid"] && left["controller"] == true)
+        left.owner_references
+            .iter()
+            .any(|left| left["uid"] == owner["uid"] && left["controller"] == true)
     };
     if !sent.owner_references.iter().all(is_left) {
         lost.push("the owner reference".to_owned());
@@ -160,8 +161,12 @@ mod tests {
             ("", "data", ""),
         ] {
             let mut answer = body.clone();
-            let object = answer.pointer_mut(pointer).unwrap();
-            object.as_object_mut().unwrap().remove(field);
+            answer
+                .pointer_mut(pointer)
+                .unwrap()
+                .as_object_mut()
+                .unwrap()
+                .remove(field);
             let named = lost_metadata(&create(&body), &answer.to_string());
             assert_eq!(named.unwrap_or_default(), lost, "{pointer} {field}");
         }

@@ -49,7 +49,9 @@ pub(super) fn foreign_owner(object: &Object, parent: &Object) -> ForeignOwner {
         .find(|owner| owner["uid"] == *controller.0)
         .unwrap_or_default();
     let text = |field: &str| reference[field].as_str().unwrap_or_default().to_owned();
-    let (api_version, kind, name) = (text("apiVersion"), text("kind"), text("name"));
+    let api_version = text("apiVersion");
+    let kind = text("kind");
+    let name = text("name");
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     if (group, &*kind, &*name) == (&*parent.kind.group, &*parent.kind.kind, &*parent.name) {
         return ForeignOwner::FormerParent;

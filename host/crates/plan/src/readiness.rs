@@ -108,23 +108,24 @@ struct ProbeMetadata<'a> {
 
 impl Probe<'_> {
     fn spec(&self) -> Value {
-        let spec = self.spec.map(|spec| serde_json::from_str(spec.get()));
-        spec.and_then(Result::ok).unwrap_or_default()
+        self.spec
+            .map(|spec| serde_json::from_str(spec.get()))
+            .and_then(Result::ok)
+            .unwrap_or_default()
     }
 
-    fn of_status(&self, field: &str) -> Option<i64> {
+    fn status_count(&self, field: &str) -> Option<i64> {
         self.status.get(field)?.as_i64()
     }
 
     /// Returns a count from the status; a missing count is zero, because controllers omit zeros.
     fn status(&self, field: &str) -> i64 {
-        self.of_status(field).unwrap_or(0)
+        self.status_count(field).unwrap_or(0)
     }
 
     /// Returns the desired replicas; the API server's default is one.
     fn replicas(spec: &Value) -> i64 {
-        let replicas = spec.get("replicas").and_then(Value::as_i64);
-        replicas.unwrap_or(1)
+        spec.get("replicas").and_then(Value::as_i64).unwrap_or(1)
     }
 
     fn phase(&self) -> Option<&str> {
@@ -133,11 +134,11 @@ impl Probe<'_> {
 
     /// Returns true if the controller has seen any generation.
     fn seen(&self) -> bool {
-        self.of_status("observedGeneration").is_some()
+        self.status_count("observedGeneration").is_some()
     }
 
     fn is_behind(&self) -> bool {
-        let observed = self.of_status("observedGeneration");
+        let observed = self.status_count("observedGeneration");
         observed
             .zip(self.metadata.generation)
             .is_some_and(|(observed, generation)| observed < generation)

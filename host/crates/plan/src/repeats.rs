@@ -30,7 +30,7 @@ const WAIT_MIN: Duration = Duration::from_secs(5);
 /// The longest wait before the host repeats a contested write; as long as a failed pass's longest back-off.
 const WAIT_MAX: Duration = Duration::from_mins(5);
 
-/// What a write is about.
+/// A write's subject.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
     /// The host's finalizer on the parent.
@@ -114,7 +114,7 @@ struct Contest {
     waits: Backoff,
     /// The wait before the next repetition.
     wait: Duration,
-    /// What caused the last repetition; none until a live read has found it.
+    /// The last repetition's cause; none until a live read has found it.
     undone: Option<Undone>,
 }
 
@@ -262,8 +262,10 @@ impl Repeats {
             };
             let cause = contest.undone.clone();
             undone.push(cause.unwrap_or_else(|| Undone::unexplained(&record.subject)));
-            let due = record.due().filter(|due| *due > now);
-            let change = due.unwrap_or_else(|| record.end());
+            let change = record
+                .due()
+                .filter(|due| *due > now)
+                .unwrap_or_else(|| record.end());
             next = Some(next.map_or(change, |next| next.min(change)));
         }
         Some(Contention {

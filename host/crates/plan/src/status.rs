@@ -21,11 +21,11 @@ use super::{
 /// A parent that never failed has neither. They stay as `False` after a failure: two field managers may own them, so
 /// leaving one out would not remove it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outlook {
+pub enum ParentProgress {
     /// The conditions stay as they are.
     Leave,
     /// The pass did not fail.
-    Usual,
+    Ok,
     /// The host tries again: `Reconciling=True`.
     Reconciling,
     /// The host tries again only after a change: `Stalled=True`.
@@ -55,7 +55,7 @@ pub fn status(
     report: Option<&Report>,
     synced: &Condition,
     ready: Option<Condition>,
-    outlook: Outlook,
+    progress: ParentProgress,
     now: jiff::Timestamp,
 ) -> Option<StatusWrite> {
     let observed = ObservedStatus::new(parent, now);
@@ -75,11 +75,11 @@ pub fn status(
     conditions.extend(stated.iter().map(|condition| observed.condition(condition)));
     let says = |kind: &str| stated.iter().any(|condition| condition.kind == kind);
     for (kind, holds) in [
-        (reason::RECONCILING, Outlook::Reconciling),
-        (reason::STALLED, Outlook::Stalled),
+        (reason::RECONCILING, ParentProgress::Reconciling),
+        (reason::STALLED, ParentProgress::Stalled),
     ] {
         if !says(kind) {
-            conditions.extend(observed.outlook(kind, synced, outlook, holds));
+            conditions.extend(observed.progress(kind, synced, progress, holds));
         }
     }
     if !says(reason::READY) {
@@ -102,8 +102,8 @@ pub fn report_status(
     now: jiff::Timestamp,
 ) -> Option<StatusWrite> {
     let observed = ObservedStatus::new(parent, now);
-    let known = observed.find(reason::SYNCED).unwrap_or(&Value::Null);
-    let text = |field: &str| known[field].as_str().unwrap_or_default();
+    let observed_synced = observed.find(reason::SYNCED).unwrap_or(&Value::Null);
+    let text = |field: &str| observed_synced[field].as_str().unwrap_or_default();
     let synced = Condition {
         kind: reason::SYNCED.to_owned(),
         status: match text("status") {
@@ -114,12 +114,13 @@ pub fn report_status(
         reason: text("reason").to_owned(),
         message: text("message").to_owned(),
     };
-    let (report, outlook) = (Some(report), Outlook::Leave);
-    status(plugin, parent, report, &synced, None, outlook, now)
+    let report = Some(report);
+    let progress = ParentProgress::Leave;
+    status(plugin, parent, report, &synced, None, progress, now)
 }
 
 /// Returns true if the host wrote the parent's condition `Synced` last, for this plugin.
-pub fn has_spoken(plugin: &PluginName, parent: &Object) -> bool {
+pub fn has_host_condition(plugin: &PluginName, parent: &Object) -> bool {
     let managers = [plugin.status_manager(), plugin.host_manager()];
     managers.iter().any(|manager| {
         let owned = owned(parent, manager);
@@ -140,11 +141,11 @@ pub fn own_status(plugin: &PluginName, parent: &Object) -> Digest {
         let owned = owned(parent, &manager);
         owned.map(|owned| fields::owned_values(&owned, &status))
     });
-    Digest::of(json!(parts).to_string().as_bytes())
+    Digest::hash(json!(parts).to_string().as_bytes())
 }
 
 /// Returns true if the parent's condition `Synced` already has this reason, for the current generation.
-pub fn gives(parent: &Object, reason: &str) -> bool {
+pub fn has_reason(parent: &Object, reason: &str) -> bool {
     let observed = ObservedStatus::new(parent, jiff::Timestamp::UNIX_EPOCH);
     observed.find(reason::SYNCED).is_some_and(|synced| {
         synced["reason"] == reason
@@ -158,7 +159,7 @@ fn guest_status(report: &Report) -> Map<String, Value> {
     status
 }
 
-/// What is parsed from the parent's JSON; the rest is skipped.
+/// The fields parsed from the parent's JSON; the rest is skipped.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct RawParent {
@@ -184,19 +185,20 @@ impl<'a> ObservedStatus<'a> {
 
     fn find(&self, kind: &str) -> Option<&Value> {
         let conditions = self.status.get("conditions")?.as_array()?;
-        let is_it = |one: &&Value| one.get("type").and_then(Value::as_str) == Some(kind);
-        conditions.iter().find(is_it)
+        conditions
+            .iter()
+            .find(|condition| condition.get("type").and_then(Value::as_str) == Some(kind))
     }
 
     /// Returns a condition to write; the `lastTransitionTime` changes only with the status.
     fn condition(&self, condition: &Condition) -> Value {
         let status: &str = condition.status.into();
-        let kept = self
+        let transition = self
             .find(&condition.kind)
             .filter(|known| known.get("status").and_then(Value::as_str) == Some(status))
             .and_then(|known| known.get("lastTransitionTime"))
             .and_then(Value::as_str);
-        let since = kept.map_or_else(|| whole_seconds(self.now).to_string(), str::to_owned);
+        let since = transition.map_or_else(|| whole_seconds(self.now).to_string(), str::to_owned);
         let mut value = json!({
             "type": condition.kind,
             "status": status,
@@ -210,22 +212,22 @@ impl<'a> ObservedStatus<'a> {
         value
     }
 
-    /// Returns a condition about the outlook; none if it is not needed.
-    fn outlook(
+    /// Returns a condition about the progress, which is true for `expected`; none if it is not needed.
+    fn progress(
         &self,
         kind: &str,
         synced: &Condition,
-        outlook: Outlook,
-        holds: Outlook,
+        progress: ParentProgress,
+        expected: ParentProgress,
     ) -> Option<Value> {
-        let known = self.find(kind);
-        if outlook == Outlook::Leave {
-            return known.cloned();
+        let observed = self.find(kind);
+        if progress == ParentProgress::Leave {
+            return observed.cloned();
         }
-        let (status, message) = if outlook == holds {
+        let (status, message) = if progress == expected {
             (ConditionStatus::True, synced.message.clone())
         } else {
-            known?;
+            observed?;
             (ConditionStatus::False, String::new())
         };
         Some(self.condition(&Condition {
@@ -239,17 +241,18 @@ impl<'a> ObservedStatus<'a> {
     /// Returns the present condition `Ready`. It is `Unknown` if there is none, or if it says that the parent was not
     /// selected, which says nothing about its children.
     fn ready_so_far(&self) -> Value {
-        let known = self.find(reason::READY);
         let is_left_out = |ready: &&Value| ready["reason"] == reason::NOT_SELECTED;
-        let known = known.filter(|ready| !is_left_out(ready));
-        known.cloned().unwrap_or_else(|| {
-            self.condition(&Condition {
-                kind: reason::READY.to_owned(),
-                status: ConditionStatus::Unknown,
-                reason: reason::NO_ANSWER_YET.to_owned(),
-                message: "the host has not accepted any answer of the plugin yet".to_owned(),
+        self.find(reason::READY)
+            .filter(|ready| !is_left_out(ready))
+            .cloned()
+            .unwrap_or_else(|| {
+                self.condition(&Condition {
+                    kind: reason::READY.to_owned(),
+                    status: ConditionStatus::Unknown,
+                    reason: reason::NO_ANSWER_YET.to_owned(),
+                    message: "the host has not accepted any answer of the plugin yet".to_owned(),
+                })
             })
-        })
     }
 
     /// Returns the write that makes a manager own exactly this status; `None` if it already does.

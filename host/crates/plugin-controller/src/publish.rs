@@ -166,7 +166,7 @@ async fn write(
                 .expect_version(&id, &id, written.resource_version);
             return Ok(None);
         }
-        Err(error) if error.is_silent() => {
+        Err(error) if error.is_conflict_only() => {
             debug!(plugin = %id.name, "skipped the status of a Plugin: it changed since it was observed");
         }
         Err(error) => {
@@ -235,7 +235,7 @@ fn record(state: &mut PluginState, write: RepeatableWrite, answer: &Written) {
 }
 
 fn digest(status: Map<String, Value>) -> String {
-    Digest::of(Value::Object(status).to_string().as_bytes()).to_hex()
+    Digest::hash(Value::Object(status).to_string().as_bytes()).to_hex()
 }
 
 /// Returns the Event about a changed condition Ready: a Plugin is Ready, or is not Ready for another reason than before.

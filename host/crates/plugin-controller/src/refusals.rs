@@ -38,7 +38,7 @@ impl RefusalsOfRound {
 
     /// Adds a refused write. A parent that has changed is no refusal: the next attempt uses its new state.
     pub(super) fn refuse(&self, parent: ObjectId, error: apply::Error) {
-        if !error.is_silent() {
+        if !error.is_conflict_only() {
             self.0.lock().push((parent, error));
         }
     }

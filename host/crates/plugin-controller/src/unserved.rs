@@ -14,7 +14,7 @@ use futures::stream::{self, StreamExt};
 use innkeeper_apply::{self as apply, Target};
 use innkeeper_cluster::Registration;
 use innkeeper_model::{Condition, GroupKind, Manifest, Object, PluginName, reason};
-use innkeeper_plan::{self as plan, Outlook, StatusWrite};
+use innkeeper_plan::{self as plan, ParentProgress, StatusWrite};
 use tokio::time::Instant;
 use tracing::info;
 
@@ -206,9 +206,17 @@ fn write(
 ) -> Option<StatusWrite> {
     let has_own_reason = [reason::PAUSED, reason::NOT_SELECTED]
         .iter()
-        .any(|reason| plan::gives(parent, reason));
-    if has_own_reason || !plan::has_spoken(plugin, parent) {
+        .any(|reason| plan::has_reason(parent, reason));
+    if has_own_reason || !plan::has_host_condition(plugin, parent) {
         return None;
     }
-    plan::status(plugin, parent, None, &synced, ready, Outlook::Usual, now)
+    plan::status(
+        plugin,
+        parent,
+        None,
+        &synced,
+        ready,
+        ParentProgress::Ok,
+        now,
+    )
 }

@@ -1,4 +1,4 @@
-//! The cost of the sandbox: one pass of the memcached guest in a fresh instance, on one thread, split into its steps.
+//! The sandbox's cost: one memcached pass in a fresh instance, on one thread, split into steps.
 //!
 //! `INNKEEPER_GUESTS` names the directory with the guests; `target/guests` without it.
 
@@ -195,7 +195,7 @@ struct Input {
 }
 
 impl Input {
-    /// A parent with all its children: the answer to the parent alone, in the form of the cluster.
+    /// A parent with all children: the answer to the parent alone, as the cluster stores it.
     fn settled(plugin: &Plugin) -> anyhow::Result<Self> {
         let parent = json!({
             "apiVersion": "cache.example.com/v1",
@@ -323,7 +323,7 @@ impl Reads for Pods {
     }
 }
 
-/// A guest that takes its input and answers `keep`, so that only the cost of the host remains.
+/// A guest that takes the input and answers `keep`, so that only the host's cost remains.
 fn silent_guest() -> anyhow::Result<Vec<u8>> {
     let mut resolve = Resolve::default();
     let contract = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../wit/plugin.wit");

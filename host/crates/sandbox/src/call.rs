@@ -36,13 +36,13 @@ pub struct Request<'a> {
 /// A pass's clock and seed. A recording keeps both, so that the pass can be replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Context {
-    /// What `now` answers: milliseconds since the Unix epoch.
+    /// The answer to `now`: milliseconds since the Unix epoch.
     pub now_ms: u64,
     /// The seed for `random`; must be secret and new for every pass unless it is a replay.
     pub seed: [u8; 32],
 }
 
-/// How a call ended.
+/// A call's outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
     /// The guest answered, and the answer keeps the boundary's rules.
@@ -58,7 +58,7 @@ pub enum End {
 /// A call's result and costs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallReport {
-    /// How the call ended.
+    /// The call's outcome.
     pub end: End,
     /// The cost in the engine's own unit, the same for the same input on every machine; only with
     /// [`Metering::Fuel`](crate::Metering::Fuel).
@@ -83,7 +83,7 @@ pub struct CallReport {
     pub timing: Timing,
     /// True if the call waited for memory that was reserved for other calls.
     pub waited_for_memory: bool,
-    /// How fast the [`Pool`](crate::Pool) expected the call to be.
+    /// The speed that the [`Pool`](crate::Pool) expected.
     pub speed: CallSpeed,
 }
 

@@ -1,4 +1,4 @@
-//! How much memory the process may have: its cgroup's limits in the unified hierarchy, and swap.
+//! The process's memory limit: its cgroup's limits in the unified hierarchy, and swap.
 //!
 //! Without a unified hierarchy no limit is known.
 
@@ -19,7 +19,7 @@ fn memory_bytes_max_below(root: &Path) -> Option<u64> {
     limits.filter_map(|text| text.trim().parse().ok()).min()
 }
 
-/// Returns the directories of the process's own group and of its ancestors, innermost first. The limit of each of them
+/// Returns the directories for the process's own group and all ancestors, innermost first. The limit in each
 /// applies.
 fn own_groups(root: &Path) -> Vec<PathBuf> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
@@ -27,8 +27,9 @@ fn own_groups(root: &Path) -> Vec<PathBuf> {
         return Vec::new();
     };
     let mount = root.join("sys/fs/cgroup");
-    let own = mount.join(group);
-    own.ancestors()
+    mount
+        .join(group)
+        .ancestors()
         .take_while(|group| group.starts_with(&mount))
         .map(Path::to_owned)
         .collect()

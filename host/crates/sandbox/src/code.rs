@@ -18,13 +18,13 @@ use crate::{
     convert::{self, Adapter},
 };
 
-/// How many components, counted from the last one loaded, stay in memory until their first call.
+/// The number of components, counted from the last one loaded, that stay in memory until their first call.
 ///
 /// A host that has just started may load a thousand plugins and calls few of them. Chosen, not measured: a plugin usually
 /// gets its first call right after it was loaded, and few are loaded at the same time.
 const UNCALLED_MAX: usize = 8;
 
-/// Where compiled code can be mapped from again.
+/// The file from which compiled code can be mapped again.
 #[derive(Clone)]
 pub(super) enum CodeSource {
     /// Memory only.

@@ -20,7 +20,7 @@ pub const SECTION: &str = "innkeeper:description";
 /// default, in which the executed description has to fit.
 const BYTES_MAX: usize = 4 << 20;
 
-/// How many times longer than the canonical text indentation may make a description.
+/// The factor by which indentation may make a description longer than the canonical text.
 const INDENTED_FACTOR: usize = 4;
 
 /// Returns a description as JSON: the same text for the same description.
@@ -102,8 +102,9 @@ fn difference(embedded: &Value, executed: &Value) -> Option<String> {
         .into_iter()
         .flatten()
         .flat_map(Map::keys);
-    let field = fields.find(|field| embedded.get(field) != executed.get(field));
-    field.cloned()
+    fields
+        .find(|field| embedded.get(field) != executed.get(field))
+        .cloned()
 }
 
 /// Visits the outermost component's payloads, up to the first damaged one.
@@ -152,8 +153,10 @@ mod tests {
     fn refusal(engine: &Engine, bytes: &[u8]) -> String {
         let limits = artifact::Limits::default();
         let compiled = artifact::compile(engine, bytes, &limits, None).unwrap();
-        let loaded = Described::load(engine, &compiled, &Limits::default());
-        loaded.err().unwrap().to_string()
+        Described::load(engine, &compiled, &Limits::default())
+            .err()
+            .unwrap()
+            .to_string()
     }
 
     #[test]

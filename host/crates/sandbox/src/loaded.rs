@@ -24,7 +24,7 @@ pub struct Described {
     inner: Arc<LoadedComponent>,
 }
 
-/// What all configurations of one component share.
+/// The state that all configurations of one component share.
 struct LoadedComponent {
     engine: Engine,
     code: Arc<Code>,
@@ -141,7 +141,7 @@ impl Described {
 ///     let engine = Engine::new(&EngineSettings::new(NonZeroU32::MIN))?;
 ///     let artifact = artifact::compile(&engine, bytes, &artifact::Limits::default(), None)?;
 ///     let limits = Limits::default();
-///     let checker = ConfigChecker::new(Program::of_process());
+///     let checker = ConfigChecker::new(Program::current());
 ///     let plugin = Described::load(&engine, &artifact, &limits)?.configure(&serde_json::Map::new(), &checker)?;
 ///     let request = Request { parent, children: &[], phase: Phase::Reconcile, namespace_terminating: false };
 ///     // Fixed, so that the same call can be repeated.
@@ -238,7 +238,7 @@ pub fn revision_of(digest: &Digest, config: &Map<String, Value>) -> Digest {
 }
 
 fn revision_with(digest: &Digest, config: &str) -> Digest {
-    Digest::of_parts([digest.as_bytes().as_slice(), config.as_bytes()])
+    Digest::hash_parts([digest.as_bytes().as_slice(), config.as_bytes()])
 }
 
 /// Returns the canonical text: serde_json's maps are sorted.

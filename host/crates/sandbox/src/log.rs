@@ -49,18 +49,18 @@ impl Dropped {
     }
 }
 
-/// The cost of a line beside its text, so that empty lines are bounded too. Of the order of the level and the length that
+/// A line's cost beside the text, so that empty lines are bounded too. About as much as the level and the length that
 /// the host keeps for each line.
 const LINE_OVERHEAD_BYTES: usize = 16;
 
-/// How much of the last error is kept beside the log: the host's conditions have 2,048 characters at most.
+/// The most bytes kept from the last error beside the log: the host's conditions have 2,048 characters at most.
 const LAST_ERROR_BYTES_MAX: usize = 2048;
 
 /// A longer line of a standard stream is split, so that a guest that writes no line ends holds little memory. Chosen, not
 /// measured.
 const LINE_BYTES_MAX: usize = 4096;
 
-/// How many last lines from the error stream form a fault's message: a Rust panic has the place and the
+/// The number of last lines from the error stream that form a fault's message: a Rust panic has the place and the
 /// message on two lines, and advice on a third.
 const LAST_LINES: usize = 3;
 
@@ -110,14 +110,14 @@ impl LogBuffer {
             self.dropped.count(message.len());
             return;
         };
-        let kept = cut(&message, room + 1).len();
-        if kept < message.len() {
-            self.dropped.count(message.len() - kept);
-            message.truncate(kept);
+        let length = cut(&message, room + 1).len();
+        if length < message.len() {
+            self.dropped.count(message.len() - length);
+            message.truncate(length);
             message.shrink_to_fit();
             self.bytes_left = 0;
         } else {
-            self.bytes_left -= kept + LINE_OVERHEAD_BYTES;
+            self.bytes_left -= length + LINE_OVERHEAD_BYTES;
         }
         self.lines.push(LogLine { level, message });
     }

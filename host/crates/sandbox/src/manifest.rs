@@ -34,7 +34,7 @@ pub enum Error {
         "\"{0}\" is not a version: use at most {VERSION_CHARS_MAX} letters, digits, dots, dashes, underscores and plus signs, starting and ending with a letter or digit"
     )]
     Version(
-        /// How the text starts.
+        /// The text's start.
         String,
     ),
     /// There is no parent.
@@ -45,7 +45,7 @@ pub enum Error {
     TooMany {
         /// The list.
         part: &'static str,
-        /// How many entries it has.
+        /// The list's length.
         count: usize,
         /// The longest allowed length.
         max: usize,
@@ -218,10 +218,10 @@ pub(super) fn kind(part: &'static str, api_version: &str, kind: &str) -> Result<
 /// Checks kinds that must be distinct. They are compared without versions: an object exists in all its kind's versions,
 /// so that a kind in two versions would be watched and written twice.
 fn check_kinds<'a>(part: &'static str, kinds: impl Iterator<Item = &'a Gvk>) -> Result<(), Error> {
-    let mut seen = BTreeSet::new();
+    let mut distinct = BTreeSet::new();
     for kind in kinds {
         check_kind(part, kind)?;
-        if !seen.insert(kind.group_kind()) {
+        if !distinct.insert(kind.group_kind()) {
             return Err(Error::Duplicate {
                 part,
                 kind: kind.group_kind().to_string(),

@@ -18,7 +18,7 @@ use innkeeper_model::{Limits, Phase, PluginName, Reads};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::{Notify, oneshot};
 
-use super::schedule::{Learned, RunningCall, Schedule};
+use super::schedule::{CallVerdict, RunningCall, Schedule};
 use crate::{
     CallFault, CallReport, CallSpeed, Context, End, Error, ObservedChild, Plugin, Request,
 };
@@ -63,32 +63,32 @@ impl<R: Reads + 'static> Job<R> {
 
 /// The threads that run guests; joined when it is dropped, which waits for the calls that run.
 pub struct Pool {
-    desk: Arc<Desk>,
+    queue: Arc<CallQueue>,
     workers: Vec<JoinHandle<()>>,
     /// Notified when a thread panicked.
-    died: Arc<Notify>,
-    /// How many threads a plugin may have at a time.
+    panicked: Arc<Notify>,
+    /// The most threads that a plugin may have at a time.
     share: usize,
-    /// How many threads dry runs may have at a time.
+    /// The most threads that dry runs may have at a time.
     dry_runs_max: usize,
 }
 
 /// The queue from which the threads take their calls.
 ///
 /// A thread that ends a call takes the next one itself, so that no other thread has to be woken between two calls.
-struct Desk {
+struct CallQueue {
     state: Mutex<PoolState>,
     changed: Condvar,
 }
 
 struct PoolState {
     schedule: Schedule<Client, Work>,
-    /// How many threads wait for a call.
+    /// The threads that wait for a call.
     idle: usize,
     stopped: bool,
 }
 
-/// Whose calls share threads.
+/// A client, whose calls share threads.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Client {
     /// A plugin, over all revisions.
@@ -98,7 +98,7 @@ enum Client {
 }
 
 /// Runs calls, reports their end to the schedule, and sends their results to the waiting future.
-type Work = Box<dyn FnOnce(&Desk, &RunningCall<Client>) + Send>;
+type Work = Box<dyn FnOnce(&CallQueue, &RunningCall<Client>) + Send>;
 
 /// The results from a group of dry-run calls.
 pub struct DryRunResults<R> {
@@ -113,7 +113,7 @@ impl Pool {
     pub fn start(threads: NonZeroUsize) -> Result<Self, Error> {
         let threads = threads.get();
         let slow_max = threads.saturating_sub(1).max(1);
-        let desk = Arc::new(Desk {
+        let queue = Arc::new(CallQueue {
             state: Mutex::new(PoolState {
                 schedule: Schedule::new(slow_max),
                 idle: 0,
@@ -121,15 +121,15 @@ impl Pool {
             }),
             changed: Condvar::new(),
         });
-        let died = Arc::new(Notify::new());
+        let panicked = Arc::new(Notify::new());
         let workers = (0..threads)
             .map(|index| {
-                let desk = Arc::clone(&desk);
-                let guard = PanicGuard(Arc::clone(&died));
+                let queue = Arc::clone(&queue);
+                let guard = PanicGuard(Arc::clone(&panicked));
                 thread::Builder::new()
                     .name(format!("guests-{index}"))
                     .spawn(move || {
-                        desk.serve();
+                        queue.serve();
                         drop(guard);
                     })
             })
@@ -137,9 +137,9 @@ impl Pool {
             .map_err(Error::StartThread)?;
         let share = (threads / 2).max(1);
         Ok(Self {
-            desk,
+            queue,
             workers,
-            died,
+            panicked,
             share,
             dry_runs_max: 1,
         })
@@ -166,11 +166,11 @@ impl Pool {
         let long = job.limits.has_long_deadline();
         self.run(&client, self.share, long, move |speed| {
             let mut called = job.run(&plugin);
-            let learned = called.as_mut().map_or(Learned::Nothing, |(report, _)| {
+            let verdict = called.as_mut().map_or(CallVerdict::Nothing, |(report, _)| {
                 report.speed = speed;
-                learned(&report.end)
+                verdict(&report.end)
             });
-            (learned, called)
+            (verdict, called)
         })
         .await?
     }
@@ -195,13 +195,16 @@ impl Pool {
                 match job.run(&plugin) {
                     Ok(ended) => called.push(ended),
                     // The code is mapped once for a group, so that a failure concerns all calls.
-                    Err(error) => return (Learned::Nothing, Err(error)),
+                    Err(error) => return (CallVerdict::Nothing, Err(error)),
                 }
                 if begin.elapsed() >= DRY_RUN_GROUP_MAX {
                     break;
                 }
             }
-            (Learned::Nothing, Ok(DryRunResults { called, left: jobs }))
+            (
+                CallVerdict::Nothing,
+                Ok(DryRunResults { called, left: jobs }),
+            )
         })
         .await?
     }
@@ -211,27 +214,27 @@ impl Pool {
         client: &Client,
         running_max: usize,
         long: bool,
-        calls: impl FnOnce(CallSpeed) -> (Learned, T) + Send + 'static,
+        calls: impl FnOnce(CallSpeed) -> (CallVerdict, T) + Send + 'static,
     ) -> Result<T, Error> {
         let (answer, answered) = oneshot::channel();
-        let work = move |desk: &Desk, call: &RunningCall<Client>| {
+        let work = move |queue: &CallQueue, call: &RunningCall<Client>| {
             // The waiting future was dropped.
             if answer.is_closed() {
-                return desk.done(call, Learned::Nothing);
+                return queue.done(call, CallVerdict::Nothing);
             }
-            let (learned, said) = calls(call.speed);
+            let (verdict, said) = calls(call.speed);
             // Before the answer: a caller that receives it and calls again must find the schedule up to date.
-            desk.done(call, learned);
+            queue.done(call, verdict);
             drop(answer.send(said));
         };
-        self.desk.add(client, running_max, long, Box::new(work));
+        self.queue.add(client, running_max, long, Box::new(work));
         answered.await.map_err(|_| Error::PoolClosed)
     }
 
     /// Waits until one of the threads has panicked. The host has to end then: a thread is missing, and the call of that
     /// thread still counts as running.
-    pub async fn died(&self) -> Error {
-        self.died.notified().await;
+    pub async fn panicked(&self) -> Error {
+        self.panicked.notified().await;
         Error::PoolClosed
     }
 }
@@ -239,8 +242,8 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         // Each thread ends after the running call.
-        self.desk.state.lock().stopped = true;
-        self.desk.changed.notify_all();
+        self.queue.state.lock().stopped = true;
+        self.queue.changed.notify_all();
         for worker in self.workers.drain(..) {
             if worker.join().is_err() {
                 tracing::error!("a thread that runs plugins panicked");
@@ -249,15 +252,15 @@ impl Drop for Pool {
     }
 }
 
-impl Desk {
+impl CallQueue {
     fn add(&self, client: &Client, running_max: usize, long: bool, work: Work) {
         let mut state = self.state.lock();
         state.schedule.add(client, running_max, long, work);
         self.wake_another(state);
     }
 
-    fn done(&self, call: &RunningCall<Client>, learned: Learned) {
-        self.state.lock().schedule.done(call, learned);
+    fn done(&self, call: &RunningCall<Client>, verdict: CallVerdict) {
+        self.state.lock().schedule.done(call, verdict);
     }
 
     /// Runs calls until the pool is dropped.
@@ -296,11 +299,11 @@ impl Desk {
 }
 
 /// Returns what a call's outcome means for the plugin's next calls.
-const fn learned(end: &End) -> Learned {
+const fn verdict(end: &End) -> CallVerdict {
     match end {
-        End::Answered(_) => Learned::Prompt,
-        End::Faulted(CallFault::DeadlineExceeded { .. }) => Learned::Slow,
-        End::Faulted(_) | End::GuestFault(_) | End::Parked(_) => Learned::Nothing,
+        End::Answered(_) => CallVerdict::Prompt,
+        End::Faulted(CallFault::DeadlineExceeded { .. }) => CallVerdict::Slow,
+        End::Faulted(_) | End::GuestFault(_) | End::Parked(_) => CallVerdict::Nothing,
     }
 }
 

@@ -259,7 +259,7 @@ impl From<&Answer> for ReadAnswer {
             // A pass that waits for a kind is not recorded.
             Answer::Failed(
                 ReadFailure::NotGranted(_)
-                | ReadFailure::OutOfSight { .. }
+                | ReadFailure::OutsideWatchedNamespaces { .. }
                 | ReadFailure::NotSynced(_),
             ) => Self::NotGranted,
             Answer::Failed(ReadFailure::NotServed(_)) => Self::NotServed,

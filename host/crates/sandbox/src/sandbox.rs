@@ -55,20 +55,20 @@ pub(super) fn run<T>(
     let result = guest(&mut store);
     let ended_at = Instant::now();
     let cpu = watch.cpu();
-    let left = metered.then(|| store.get_fuel().ok()).flatten();
+    let fuel_left = metered.then(|| store.get_fuel().ok()).flatten();
     let mut state = store.into_data();
     state.log.lock().finish();
     let timing = timing(watch.started_at(), &state, ended_at);
     let waited_for_memory = memory.has_waited();
-    let ended = match (state.ending.take(), result) {
+    let end = match (state.ending.take(), result) {
         (Some(ending), _) => Err(ending),
         (None, result) => {
             result.map_err(|error| Ending::Fault(breakdown(&mut state, &error, lift_bytes_max)))
         }
     };
-    let fuel = left.map(|left| u64::MAX - left);
+    let fuel = fuel_left.map(|left| u64::MAX - left);
     (
-        ended,
+        end,
         Ran {
             state,
             fuel,

@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::CallSpeed;
 
-/// What an ended call means for its client's next calls.
+/// The consequence of an ended call for its client's next calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Learned {
+pub(super) enum CallVerdict {
     /// The call answered in time: the client is not slow.
     Prompt,
     /// The call exceeded the deadline: the client is slow.
@@ -99,16 +99,16 @@ impl<C: Ord + Clone, W> Schedule<C, W> {
 
     /// Adds a client's call; at most `running_max` run at a time. `long` is true if the deadline is long.
     pub(super) fn add(&mut self, client: &C, running_max: usize, long: bool, work: W) {
-        let known = self.clients.entry(client.clone()).or_insert(ClientCalls {
+        let calls = self.clients.entry(client.clone()).or_insert(ClientCalls {
             waiting: VecDeque::new(),
             running: 0,
             running_max,
             slow: false,
         });
-        if known.waiting.is_empty() {
+        if calls.waiting.is_empty() {
             self.turns.push_back(client.clone());
         }
-        known.waiting.push_back(WaitingCall { long, work });
+        calls.waiting.push_back(WaitingCall { long, work });
     }
 
     /// Returns true if a call may run now.
@@ -138,16 +138,16 @@ impl<C: Ord + Clone, W> Schedule<C, W> {
     }
 
     /// Ends a call.
-    pub(super) fn done(&mut self, call: &RunningCall<C>, learned: Learned) {
+    pub(super) fn done(&mut self, call: &RunningCall<C>, verdict: CallVerdict) {
         let Some(known) = self.clients.get_mut(&call.client) else {
             return;
         };
         known.running -= 1;
         self.slow_running -= usize::from(call.speed == CallSpeed::Slow);
-        match learned {
-            Learned::Prompt => known.slow = false,
-            Learned::Slow => known.slow = true,
-            Learned::Nothing => {}
+        match verdict {
+            CallVerdict::Prompt => known.slow = false,
+            CallVerdict::Slow => known.slow = true,
+            CallVerdict::Nothing => {}
         }
         if !known.is_worth_keeping() {
             self.clients.remove(&call.client);
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(drained(&mut schedule), [('a', 0), ('a', 1)]);
         schedule.add(&'b', 2, false, 5);
         assert_eq!(drained(&mut schedule), [('b', 5)]);
-        schedule.done(&call('a'), Learned::Prompt);
+        schedule.done(&call('a'), CallVerdict::Prompt);
         assert_eq!(drained(&mut schedule), [('a', 2)]);
     }
 
@@ -222,23 +222,23 @@ mod tests {
             schedule.add(&'a', 2, false, call);
         }
         assert_eq!(drained(&mut schedule), [('a', 0), ('a', 1)]);
-        schedule.done(&call('a'), Learned::Slow);
+        schedule.done(&call('a'), CallVerdict::Slow);
         assert_eq!(drained(&mut schedule), [], "the other one still runs");
-        schedule.done(&call('a'), Learned::Nothing);
+        schedule.done(&call('a'), CallVerdict::Nothing);
         assert_eq!(drained(&mut schedule), [('a', 2)]);
-        schedule.done(&slow_call('a'), Learned::Nothing);
+        schedule.done(&slow_call('a'), CallVerdict::Nothing);
         assert_eq!(drained(&mut schedule), [('a', 3)]);
-        schedule.done(&slow_call('a'), Learned::Prompt);
+        schedule.done(&slow_call('a'), CallVerdict::Prompt);
         assert_eq!(drained(&mut schedule), [('a', 4), ('a', 5)]);
     }
 
     #[test]
     fn a_slow_client_is_remembered_and_others_are_forgotten() {
         let mut schedule = Schedule::new(MANY);
-        for (client, learned) in [('a', Learned::Slow), ('b', Learned::Prompt)] {
+        for (client, verdict) in [('a', CallVerdict::Slow), ('b', CallVerdict::Prompt)] {
             schedule.add(&client, 2, false, 0);
             assert_eq!(drained(&mut schedule), [(client, 0)]);
-            schedule.done(&call(client), learned);
+            schedule.done(&call(client), verdict);
         }
         assert_eq!(schedule.clients.keys().collect::<Vec<_>>(), [&'a']);
         schedule.add(&'a', 2, false, 1);
@@ -273,7 +273,8 @@ mod tests {
         ] {
             for part in step.split_whitespace() {
                 let (first, rest) = part.split_at(1);
-                let (sign, name) = (first.chars().next().unwrap(), rest.chars().next().unwrap());
+                let sign = first.chars().next().unwrap();
+                let name = rest.chars().next().unwrap();
                 if !matches!(sign, '-' | '!') {
                     let work: u32 = rest.parse().unwrap();
                     schedule.add(
@@ -287,12 +288,12 @@ mod tests {
                 let client = name.to_ascii_lowercase();
                 let ended = running.iter().position(|call| call.client == client);
                 let ended = running.remove(ended.unwrap());
-                let learned = if sign == '!' {
-                    Learned::Slow
+                let verdict = if sign == '!' {
+                    CallVerdict::Slow
                 } else {
-                    Learned::Prompt
+                    CallVerdict::Prompt
                 };
-                schedule.done(&ended, learned);
+                schedule.done(&ended, verdict);
             }
             let mut next = Vec::new();
             while let Some((call, work)) = schedule.next() {
@@ -307,19 +308,19 @@ mod tests {
     enum Step {
         Add(usize, bool),
         Next,
-        Done(usize, Learned),
+        Done(usize, CallVerdict),
     }
 
     fn step() -> impl Strategy<Value = Step> {
-        let learned = prop_oneof![
-            3 => Just(Learned::Prompt),
-            1 => Just(Learned::Slow),
-            1 => Just(Learned::Nothing),
+        let verdict = prop_oneof![
+            3 => Just(CallVerdict::Prompt),
+            1 => Just(CallVerdict::Slow),
+            1 => Just(CallVerdict::Nothing),
         ];
         prop_oneof![
             (0..4_usize, any::<bool>()).prop_map(|(client, long)| Step::Add(client, long)),
             Just(Step::Next),
-            (0..16_usize, learned).prop_map(|(which, learned)| Step::Done(which, learned)),
+            (0..16_usize, verdict).prop_map(|(which, verdict)| Step::Done(which, verdict)),
         ]
     }
 
@@ -337,13 +338,17 @@ mod tests {
 
     impl Watched {
         fn slow_running(&self) -> usize {
-            let calls = self.running.iter();
-            calls.filter(|call| call.speed == CallSpeed::Slow).count()
+            self.running
+                .iter()
+                .filter(|call| call.speed == CallSpeed::Slow)
+                .count()
         }
 
         fn count(&self, client: usize) -> usize {
-            let calls = self.running.iter();
-            calls.filter(|call| call.client == client).count()
+            self.running
+                .iter()
+                .filter(|call| call.client == client)
+                .count()
         }
 
         /// Returns true if a client's next call is prompt and within the share.
@@ -401,21 +406,21 @@ mod tests {
                         watched.begin();
                     }
                     Step::Done(..) if watched.running.is_empty() => {}
-                    Step::Done(which, learned) => {
+                    Step::Done(which, verdict) => {
                         let call = watched.running.remove(which % watched.running.len());
                         let slow = &mut watched.slow[call.client];
-                        *slow = match learned {
-                            Learned::Nothing => *slow,
-                            learned => learned == Learned::Slow,
+                        *slow = match verdict {
+                            CallVerdict::Nothing => *slow,
+                            verdict => verdict == CallVerdict::Slow,
                         };
-                        watched.schedule.done(&call, learned);
+                        watched.schedule.done(&call, verdict);
                     }
                 }
             }
             loop {
                 while watched.begin() {}
                 let Some(call) = watched.running.pop() else { break };
-                watched.schedule.done(&call, Learned::Nothing);
+                watched.schedule.done(&call, CallVerdict::Nothing);
             }
             prop_assert_eq!(watched.began.len(), added);
             for client in 0..4 {
@@ -433,7 +438,7 @@ mod tests {
             }
             let mut order = Vec::new();
             while let Some((call, ())) = schedule.next() {
-                schedule.done(&call, Learned::Slow);
+                schedule.done(&call, CallVerdict::Slow);
                 order.push(call.client);
             }
             prop_assert_eq!(order.len(), calls.len());

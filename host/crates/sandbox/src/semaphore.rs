@@ -37,7 +37,7 @@ impl Semaphore {
         }
     }
 
-    /// How many permits there are, free or not.
+    /// All permits, free or not.
     pub(super) const fn permits_max(&self) -> usize {
         self.permits_max
     }
@@ -53,7 +53,7 @@ impl Semaphore {
         self.changed.wait_while(&mut state, waits);
         state.serving += 1;
         state.free -= count;
-        let left = state.free;
+        let free = state.free;
         drop(state);
         // The next ticket may need no more than is left, and no release would wake its thread. All are woken, because
         // a condition variable cannot wake the holder of one ticket.
@@ -61,7 +61,7 @@ impl Semaphore {
         Permits {
             semaphore: self,
             count,
-            left,
+            left: free,
             has_waited,
         }
     }
@@ -77,7 +77,7 @@ pub(super) struct Permits<'a> {
 }
 
 impl Permits<'_> {
-    /// How many permits were free after these were taken.
+    /// The permits that were free after these were taken.
     pub(super) const fn left(&self) -> usize {
         self.left
     }
@@ -107,10 +107,13 @@ mod tests {
     #[test]
     fn threads_hold_at_most_all_permits_and_none_is_left_waiting() {
         let semaphore = Semaphore::new(100);
-        let (held, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let held = AtomicUsize::new(0);
+        let most = AtomicUsize::new(0);
         thread::scope(|scope| {
             for thread in 0..8 {
-                let (semaphore, held, most) = (&semaphore, &held, &most);
+                let semaphore = &semaphore;
+                let held = &held;
+                let most = &most;
                 scope.spawn(move || {
                     for turn in 0..200 {
                         // One thread always asks for more than exist.

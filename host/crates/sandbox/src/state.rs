@@ -47,7 +47,7 @@ pub(super) enum Ending {
     Parked(Gvk),
 }
 
-/// What a guest gets instead of an answer to a read.
+/// The refusal that a guest gets instead of an answer to a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadRefusal {
     NotGranted,
@@ -267,7 +267,7 @@ impl StoreState {
 
     fn refuse(&mut self, failure: ReadFailure) -> wasmtime::Result<ReadRefusal> {
         match failure {
-            ReadFailure::NotGranted(_) | ReadFailure::OutOfSight { .. } => {
+            ReadFailure::NotGranted(_) | ReadFailure::OutsideWatchedNamespaces { .. } => {
                 Ok(ReadRefusal::NotGranted)
             }
             ReadFailure::NotServed(_) => Ok(ReadRefusal::NotServed),

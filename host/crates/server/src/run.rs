@@ -390,8 +390,99 @@ async fn pass_files(args: &PluginArgs) -> Option<PassFiles> {
         .ok()
 }
 
-/// Raises the soft limit of open files to the hard limit: each watch and each plugin's compiled code needs a descriptor.
-fn raise_descriptor_limit() {
+/// Returns the context that the passes of all plugins share.
+fn share(
+    args: &RunArgs,
+    cluster: Cluster,
+    writer: Arc<Writer>,
+    pool: Pool,
+    inventory: Inventory,
+    pass_files: Option<PassFiles>,
+    status: &StatusRegistry,
+) -> Arc<Shared> {
+    Arc::new(Shared {
+        cluster,
+        writer,
+        pool,
+        inventory,
+        host_namespaces: args.cluster.host_namespaces(),
+        metrics: Arc::clone(&status.metrics),
+        events: Events::default(),
+        tracer: status.tracer.get().cloned(),
+        namespace_budgets: NamespaceBudgets::default(),
+        hash_key: OnceLock::new(),
+        recordings: Recordings::default(),
+        analyses: tokio::sync::Notify::new(),
+        remember_passes: !args.plugins.forget_passes,
+        pass_files,
+        resync_period: args.plugins.resync_period,
+        now: Timestamp::now,
+        random: fill_random,
+    })
+}
+
+/// Serves plugins, with the watches that run since standby, by plugin. Without `resources` the host does not serve Plugin
+/// resources.
+fn offer(
+    loaded: Vec<Loaded>,
+    resources: Option<PluginResources>,
+    mut warm: Warm,
+    shared: &Arc<Shared>,
+    tasks: &mut Tasks,
+    stop: &Shutdown,
+    status: &Arc<StatusRegistry>,
+) {
+    // The limits of every plugin that is given as a file.
+    let limits = Arc::<Limits>::default();
+    let files = loaded.iter().map(Loaded::claims).collect();
+    for loaded in loaded {
+        let (shared, limits) = (Arc::clone(shared), Arc::clone(&limits));
+        let warm = warm.remove(&loaded.name).unwrap_or_default();
+        let (stop, status) = (stop.clone(), Arc::clone(status));
+        tasks
+            .plugins
+            .spawn(serve_plugin(shared, loaded, limits, warm, stop, status));
+    }
+    let (shared, status) = (Arc::clone(shared), Arc::clone(status));
+    if let Some(resources) = resources {
+        tasks
+            .plugins
+            .spawn(resources.serve(shared, files, warm, stop, status));
+    } else {
+        if shared.cluster.served(&plugins::plugin_kind()).is_some() {
+            info!(
+                "not serving the Plugin resources of the cluster: add --plugin-resources to serve them beside plugin files"
+            );
+        }
+        tasks.background.spawn(async move {
+            match plugins::tend_orphans(&shared, |name| status.is_active(name)).await {}
+        });
+    }
+}
+
+/// Ends the process when the guest threads have died, and waits for a lost hash key to be restored in `namespace`.
+fn watch_over(shared: &Arc<Shared>, hash_key: Option<HashKey>, namespace: &str, tasks: &mut Tasks) {
+    let watched = Arc::clone(shared);
+    tasks.background.spawn(async move {
+        let died = Err(watched.pool.panicked().await);
+        died.or_fail(Exit::Failure, "the threads that run plugins ended")
+    });
+    if let Some(hash_key) = hash_key {
+        key::set(shared, hash_key);
+    } else {
+        let (shared, namespace) = (Arc::clone(shared), namespace.to_owned());
+        tasks.background.spawn(async move {
+            let hash_key = key::wait(&shared.cluster, &namespace).await;
+            info!("the hash key was restored");
+            key::set(&shared, hash_key);
+            Ok(())
+        });
+    }
+}
+
+/// Raises the soft limit of open files to the hard limit: every watch needs a descriptor, and so does the compiled code
+/// of every plugin.
+fn take_all_descriptors() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     let all = Rlimit {
         current: maximum,

@@ -35,7 +35,7 @@ pub(super) fn read(
     };
     let size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
     check_size(part.what, size, part.bytes_max)?;
-    let digest = Digest::of(&bytes);
+    let digest = Digest::hash(&bytes);
     Ok((bytes, digest))
 }
 

@@ -47,7 +47,7 @@ fn read_below(directory: &Path, path: &str, part: Part) -> Result<(Vec<u8>, Dige
         .map_err(unreadable)?;
     let size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
     check_size(part.what, size, part.bytes_max)?;
-    let digest = Digest::of(&bytes);
+    let digest = Digest::hash(&bytes);
     Ok((bytes, digest))
 }
 

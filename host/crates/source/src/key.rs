@@ -90,7 +90,7 @@ impl PublicKey {
     /// The identity of the key: the digest of its DER form, as printed by `openssl pkey -pubin -outform DER |
     /// sha256sum`.
     pub fn id(&self) -> Digest {
-        Digest::of(&self.0)
+        Digest::hash(&self.0)
     }
 
     /// Returns true if the private key of this public key signed the message.

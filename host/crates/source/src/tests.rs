@@ -53,7 +53,7 @@ fn fetcher(settings: Settings) -> Fetcher {
 
 fn expect_digest(bytes: &[u8]) -> Expectation {
     Expectation {
-        digest: Some(Digest::of(bytes)),
+        digest: Some(Digest::hash(bytes)),
         ..Expectation::default()
     }
 }
@@ -121,7 +121,7 @@ async fn a_config_map_gives_the_bytes_of_its_key() {
         .await
         .unwrap();
     assert_eq!(fetched.bytes, PLUGIN);
-    assert_eq!(fetched.digest, Digest::of(PLUGIN));
+    assert_eq!(fetched.digest, Digest::hash(PLUGIN));
     assert_eq!((fetched.manifest_digest, fetched.signed_by), (None, None));
 
     for (binary_data, data) in [
@@ -143,7 +143,7 @@ async fn a_config_map_gives_the_bytes_of_its_key() {
             .await
             .unwrap();
         assert_eq!(fetched.signed_by, Some(key_id(P256_PUB)));
-        assert_eq!(fetched.digest, Digest::of(PLUGIN));
+        assert_eq!(fetched.digest, Digest::hash(PLUGIN));
     }
 }
 
@@ -217,8 +217,8 @@ async fn a_config_map_that_has_something_else_is_refused() {
         "wrong-digest",
         Retry::OnChange,
         &[
-            &Digest::of(PLUGIN).to_string(),
-            &Digest::of(&[0; 3]).to_string(),
+            &Digest::hash(PLUGIN).to_string(),
+            &Digest::hash(&[0; 3]).to_string(),
         ],
     );
     check_refused(

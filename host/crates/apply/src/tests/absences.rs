@@ -44,10 +44,8 @@ fn answer(version: u32, spec: Value) -> Answer {
 /// Returns for each request of an update that states `spec.a` as absent what it says about the field.
 async fn requests(answers: Vec<Answer>, observed: u64) -> (bool, Vec<String>) {
     let server = serve(answers).await;
-    let (id, child) = (
-        ObjectId::new(kind().group_kind(), Some("demo"), "a"),
-        live(),
-    );
+    let id = ObjectId::new(kind().group_kind(), Some("demo"), "a");
+    let child = live();
     let body = json!({
         "apiVersion": "example.dev/v1", "kind": "Gadget",
         "metadata": {"name": "a", "namespace": "demo"}, "spec": {"a": null, "b": 2},
@@ -63,7 +61,8 @@ async fn requests(answers: Vec<Answer>, observed: u64) -> (bool, Vec<String>) {
         generate: Vec::new(),
     };
     let plugin = PluginName::new("web").unwrap();
-    let (live, secrets) = (BTreeMap::from([(id, child.clone())]), BTreeMap::new());
+    let live = BTreeMap::from([(id, child.clone())]);
+    let secrets = BTreeMap::new();
     let mut session = Session {
         plugin: &plugin,
         manager: "own",
@@ -74,14 +73,18 @@ async fn requests(answers: Vec<Answer>, observed: u64) -> (bool, Vec<String>) {
         random: &mut |buffer: &mut [u8]| buffer.fill(0),
     };
     let mut target = Target::new(&child, &Cluster.resource(&kind()).unwrap());
-    let writer = server.writer(LONG, 4);
-    let written = writer.write(&update, &mut target, &mut session).await;
+    let written = server
+        .writer(LONG, 4)
+        .write(&update, &mut target, &mut session)
+        .await;
     let asked = server.asked.lock();
     let about = |body: &Value| match body {
-        Value::Array(patch) => {
-            let paths = patch.iter().map(|change| change["path"].as_str().unwrap());
-            paths.skip(2).collect::<Vec<_>>().join(" ")
-        }
+        Value::Array(patch) => patch
+            .iter()
+            .map(|change| change["path"].as_str().unwrap())
+            .skip(2)
+            .collect::<Vec<_>>()
+            .join(" "),
         body => format!("apply {}", body["spec"]),
     };
     let lines = asked.iter().map(|request| about(&request.body)).collect();

@@ -173,8 +173,8 @@ fn pauses_that_the_api_server_asks_for_are_kept_a10() {
 #[test]
 fn an_error_says_whether_it_is_silent_ambiguous_or_a_rejection() {
     let error = |code, message: &str| answer(Verb::Update, code, None, &status(message));
-    assert!(error(409, "").is_silent() && error(404, "").is_silent());
-    assert!(!error(422, "").is_silent());
+    assert!(error(409, "").is_conflict_only() && error(404, "").is_conflict_only());
+    assert!(!error(422, "").is_conflict_only());
     assert!(error(504, "").is_ambiguous() && !error(503, "").is_ambiguous());
     assert!(error(422, "").is_rejection() && error(413, "").is_rejection());
     assert!(!error(409, "").is_rejection() && !error(503, "").is_rejection());

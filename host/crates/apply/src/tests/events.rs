@@ -121,14 +121,14 @@ async fn a_pass_that_changed_nothing_says_nothing_a1() {
 #[tokio::test]
 async fn a_parent_gets_a_burst_and_then_a_trickle_o3() {
     let mut scene = Scene::new(fine()).await;
-    let mut said = 0;
+    let mut writes = 0;
     for number in 0..40 {
-        said += scene
+        writes += scene
             .record("p1", &event(&format!("R{number}")), true, SECOND)
             .await
             .len();
     }
-    assert_eq!(said, 25);
+    assert_eq!(writes, 25);
     // Another parent has a separate bucket.
     assert_eq!(
         scene.record("p2", &event("R"), true, SECOND).await,

@@ -57,7 +57,8 @@ pub(crate) async fn serve(answers: Vec<Answer>) -> Scripted {
     let task = tokio::spawn(async move {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
-            let (answers, seen) = (answers.clone(), Arc::clone(&seen));
+            let answers = answers.clone();
+            let seen = Arc::clone(&seen);
             tokio::spawn(async move {
                 let mut stream = BufReader::new(stream);
                 while let Some(request) = read(&mut stream).await {

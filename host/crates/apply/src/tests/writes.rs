@@ -191,7 +191,7 @@ async fn the_watch_shows_each_child_that_was_written() {
     ] {
         let name = operation.to_string();
         let (_server, execution) = run(vec![ok(12)], vec![operation]).await;
-        assert_eq!(execution.comes_back(), expected, "{name}");
+        assert_eq!(execution.changed_children(), expected, "{name}");
     }
 }
 
@@ -202,7 +202,7 @@ async fn without_the_finalizer_nothing_is_written_l1() {
     let (server, execution) = run(vec![refused], operations).await;
     assert_eq!(server.lines().len(), 1);
     assert!(execution.effects().parent.is_some());
-    assert!(execution.is_silent());
+    assert!(execution.is_conflict_only());
 }
 
 #[tokio::test]
@@ -222,7 +222,7 @@ async fn a_failure_stops_prunes_and_release_and_nothing_else_a7() {
         "ChildRejected"
     );
     assert!(effects.children[&id("b")].is_ok());
-    assert!(!execution.is_silent());
+    assert!(!execution.is_conflict_only());
 }
 
 #[tokio::test]
@@ -231,14 +231,14 @@ async fn a_failed_prune_keeps_the_parent_a7() {
     let operations = vec![prune("a"), prune("b"), Operation::RemoveFinalizer];
     let (server, execution) = run(vec![refused, ok(2)], operations).await;
     assert_eq!(server.lines().len(), 1);
-    assert!(execution.is_silent());
+    assert!(execution.is_conflict_only());
 }
 
 #[tokio::test]
 async fn an_object_that_is_gone_is_pruned_and_a_parent_that_is_gone_is_released() {
-    let gone = Answer::Say(404, "", json!({}));
+    let not_found = Answer::Say(404, "", json!({}));
     let operations = vec![prune("a"), Operation::RemoveFinalizer];
-    let (server, execution) = run(vec![gone], operations).await;
+    let (server, execution) = run(vec![not_found], operations).await;
     assert_eq!(server.lines().len(), 2);
     assert!(
         execution
@@ -253,7 +253,7 @@ async fn an_existing_object_is_a_conflict_of_its_create_a6() {
     let (_server, execution) = run(vec![Answer::Say(409, "", json!({}))], vec![create("a")]).await;
     let conflicts: Vec<&ObjectId> = execution.conflicts().collect();
     assert_eq!(conflicts, [&id("a")]);
-    assert!(!execution.is_silent());
+    assert!(!execution.is_conflict_only());
 }
 
 #[tokio::test]
@@ -315,8 +315,11 @@ async fn a_lost_answer_leaves_open_whether_it_was_done_a11() {
 #[tokio::test]
 async fn without_a_connection_nothing_was_done() {
     let port = {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.local_addr().unwrap().port()
+        std::net::TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port()
     };
     let execution = execute(&writer_to(port, LONG, 4), vec![update("s")]).await;
     let error = execution.results.into_iter().next().unwrap().1.unwrap_err();
@@ -405,7 +408,7 @@ async fn without_a_claim_nothing_is_sent() {
     let claim = Claim::awaited();
     let writer = server.writer_with(claim.clone());
     let execution = execute(&writer, vec![create("a"), prune("b")]).await;
-    assert!(execution.is_silent(), "{execution:?}");
+    assert!(execution.is_conflict_only(), "{execution:?}");
     assert_eq!(
         execution.results[0].1.as_ref().unwrap_err().kind,
         ErrorKind::NoClaim

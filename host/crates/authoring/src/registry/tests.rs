@@ -122,20 +122,20 @@ async fn a_pushed_plugin_is_pulled_by_tag_and_by_digest() {
     let bytes = fs::read(site.file("pond.wasm")).unwrap();
     let pushed = site.push("pond.wasm", ":1").await;
     assert_eq!(pushed.exit, Exit::Success, "{pushed:?}");
-    assert_eq!(pushed.out["digest"], Digest::of(&bytes).to_string());
+    assert_eq!(pushed.out["digest"], Digest::hash(&bytes).to_string());
     // A second push changes nothing.
     assert_eq!(site.push("pond.wasm", ":1").await.out, pushed.out);
 
     let manifest = pushed.out["manifestDigest"].as_str().unwrap();
     for version in [":1", &format!("@{manifest}")] {
-        let pulled = site.pull(version, Some(Digest::of(&bytes))).await;
+        let pulled = site.pull(version, Some(Digest::hash(&bytes))).await;
         assert_eq!(pulled.exit, Exit::Success, "{pulled:?}");
         assert_eq!(pulled.out["manifestDigest"], manifest);
         assert_eq!(fs::read(site.file("pulled.wasm")).unwrap(), bytes);
         fs::remove_file(site.file("pulled.wasm")).unwrap();
     }
 
-    let wrong = site.pull(":1", Some(Digest::of(b"other"))).await;
+    let wrong = site.pull(":1", Some(Digest::hash(b"other"))).await;
     assert_eq!(wrong.exit, Exit::Finding, "{wrong:?}");
     assert!(!site.file("pulled.wasm").exists());
     let missing = site.pull(":2", None).await;
@@ -177,7 +177,7 @@ async fn an_artifact_that_is_no_plugin_is_signed_by_the_digest_of_its_manifest()
     let tag = format!(":{}.sig", plugin.replace(':', "-"));
     let unpinned = site.sign(&tag, P256_KEY).await;
     assert_eq!(unpinned.exit, Exit::Finding, "{unpinned:?}");
-    let image = Digest::of(b"an image");
+    let image = Digest::hash(b"an image");
     let pinned = site.sign(&format!("@{image}"), P256_KEY).await;
     assert_eq!(pinned.exit, Exit::Success, "{pinned:?}");
     assert_eq!(pinned.out["manifestDigest"], image.to_string());
@@ -216,7 +216,7 @@ async fn the_error_names_the_unusable_argument() {
     );
     let nothing = site.push("none.wasm", ":1").await;
     assert_eq!(nothing.exit, Exit::Usage, "{nothing:?}");
-    let digest = format!(":1@{}", Digest::of(b"x"));
+    let digest = format!(":1@{}", Digest::hash(b"x"));
     let pinned = site.push("pond.wasm", &digest).await;
     assert_eq!(pinned.exit, Exit::Usage, "{pinned:?}");
     assert!(

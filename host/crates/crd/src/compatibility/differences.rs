@@ -9,11 +9,11 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-/// How many changes of each type are kept as texts. A path can be as long as a definition, and lists have as many
+/// The most changes of each type that are kept as texts. A path can be as long as a definition, and lists have as many
 /// entries.
 const TEXTS_MAX: usize = 64;
 
-/// How much of a change's text is kept, in characters.
+/// The longest text kept for a change, in characters.
 const TEXT_CHARS_MAX: usize = 256;
 
 /// Bounds for which a higher value is narrower.
@@ -79,7 +79,8 @@ fn has_same_default(old: Option<&Value>, new: Option<&Value>, schema: Option<&Va
     let property = |name: &str| schema?.get("properties")?.get(name);
     new.keys().all(|name| old.contains_key(name))
         && old.iter().all(|(name, old)| {
-            let (new, property) = (new.get(name), property(name));
+            let new = new.get(name);
+            let property = property(name);
             new.is_none() && property.is_none() || has_same_default(Some(old), new, property)
         })
 }
@@ -181,10 +182,10 @@ impl Differences {
                 .and_then(|properties| properties.get(field));
             property.is_some_and(|property| property.get("default").is_some())
         };
-        let known = texts(items(old, "required"));
+        let was_required = texts(items(old, "required"));
         let required = items(new, "required")
             .iter()
-            .filter(|field| !known.contains(&field.to_string()))
+            .filter(|field| !was_required.contains(&field.to_string()))
             .filter_map(Value::as_str)
             .filter(|field| !has_default(field));
         for field in required {
@@ -196,17 +197,17 @@ impl Differences {
         if !old.contains_key("enum") {
             self.note("gets an enum");
         }
-        let known = texts(items(new, "enum"));
-        for value in texts(items(old, "enum")).difference(&known) {
+        let accepted = texts(items(new, "enum"));
+        for value in texts(items(old, "enum")).difference(&accepted) {
             self.note(&format!("no longer takes {value}"));
         }
     }
 
     fn compare_rules(&mut self, old: &Map<String, Value>, new: &Map<String, Value>) {
         let rule = |entry: &Value| entry.get("rule").unwrap_or(&Value::Null).to_string();
-        let known: BTreeSet<String> = items(old, RULES).iter().map(rule).collect();
+        let old_rules: BTreeSet<String> = items(old, RULES).iter().map(rule).collect();
         for rule in items(new, RULES).iter().map(rule) {
-            if !known.contains(&rule) {
+            if !old_rules.contains(&rule) {
                 add(&mut self.rules, || {
                     format!("{} gets the rule {rule}", place(&self.path))
                 });

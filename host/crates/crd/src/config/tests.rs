@@ -25,10 +25,8 @@ fn chain(levels: usize, refer: impl Fn(&str) -> Value) -> Value {
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn a_schema_outside_of_the_accepted_form_is_refused_with_its_path_and_the_remedy() {
     let in_a = |schema: Value| json!({"type": "object", "properties": {"a": schema}});
-    let (place, nullable) = (
-        "state the schema in place of the reference",
-        "nullable: true",
-    );
+    let place = "state the schema in place of the reference";
+    let nullable = "nullable: true";
     for (schema, at, remedy) in [
         (json!({"$ref": "#"}), "$ref", place),
         (json!({"$dynamicRef": "#a"}), "$dynamicRef", place),
@@ -240,8 +238,11 @@ fn the_accepted_keywords_are_those_of_definitions() {
         ),
         (with("other", json!(1)), "'other' was unexpected"),
     ] {
-        let found = problems(&schema, &bad).unwrap();
-        assert!(found.iter().any(|text| text.contains(problem)), "{found:?}");
+        let listed = problems(&schema, &bad).unwrap();
+        assert!(
+            listed.iter().any(|text| text.contains(problem)),
+            "{listed:?}"
+        );
     }
 }
 
@@ -322,10 +323,10 @@ fn problems_are_few_and_short() {
     let schema = json!({"additionalProperties": {"type": "string", "maxLength": 1}});
     let long = "a".repeat(10_000);
     let fields = (0..20).map(|number| (format!("a{number}"), json!(long)));
-    let found = problems(&schema, &Value::Object(fields.collect())).unwrap();
-    assert_eq!(found.len(), PROBLEMS_MAX);
+    let listed = problems(&schema, &Value::Object(fields.collect())).unwrap();
+    assert_eq!(listed.len(), PROBLEMS_MAX);
     assert!(
-        found
+        listed
             .iter()
             .all(|text| text.chars().count() <= bounds::PROBLEM_CHARS_MAX + 1)
     );

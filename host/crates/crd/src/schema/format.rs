@@ -74,8 +74,7 @@ pub(super) fn register(options: ValidationOptions<'_>) -> ValidationOptions<'_> 
     for (name, pattern) in PATTERNS.iter() {
         options = options.with_format(name, move |text: &str| pattern.is_match(text));
     }
-    let checks = CHECKS.into_iter();
-    checks.fold(options, |options, (name, check)| {
+    CHECKS.into_iter().fold(options, |options, (name, check)| {
         options.with_format(name, check)
     })
 }

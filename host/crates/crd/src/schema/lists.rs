@@ -21,7 +21,7 @@ pub(super) fn check(items: &[Value], node: &Node, path: &str) -> Vec<RejectionCa
         let message = "must be an object, because the list is a map by keys";
         return vec![RejectionCause::new(item(path, index), message)];
     }
-    let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+    let mut counts: BTreeMap<String, u32> = BTreeMap::new();
     let mut causes = Vec::new();
     for (index, entry) in items.iter().enumerate() {
         let keys = node.x_kubernetes_list_map_keys.iter().flatten();
@@ -31,7 +31,7 @@ pub(super) fn check(items: &[Value], node: &Node, path: &str) -> Vec<RejectionCa
         } else {
             entry.clone()
         };
-        let times = seen.entry(identity.to_string()).or_default();
+        let times = counts.entry(identity.to_string()).or_default();
         *times += 1;
         if *times == 2 {
             let message = format!("{} is in the list twice", shown(&identity));

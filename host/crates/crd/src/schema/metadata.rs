@@ -75,8 +75,8 @@ pub(super) fn tidy(object: &mut Value) {
     let names = ["generateName", "name", "namespace"];
     metadata.retain(|key, value| value != "" || !names.contains(&key.as_str()));
     if let Some(Value::Array(owners)) = metadata.get_mut("ownerReferences") {
-        let mut seen = BTreeSet::new();
-        owners.retain(|owner| seen.insert(owner.to_string()));
+        let mut uids = BTreeSet::new();
+        owners.retain(|owner| uids.insert(owner.to_string()));
     }
 }
 

@@ -52,7 +52,8 @@ impl<'a> SchemaValue<'a> {
             return;
         }
         check(self);
-        let (path, schema_path) = (&self.path, &self.schema_path);
+        let path = &self.path;
+        let schema_path = &self.schema_path;
         let mut below = |node: Option<&'a Node>, value: &'a Value, path, schema_path| {
             if let Some(node) = node {
                 let place = Self {

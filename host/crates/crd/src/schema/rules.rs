@@ -21,7 +21,7 @@ use super::{
 /// The longest message that the API server takes from an expression, in bytes.
 const MESSAGE_BYTES_MAX: usize = 5 * 1024;
 
-/// How the API server's message begins if the rule has none.
+/// The start of the API server's message for a rule without one.
 const FAILED: &str = "failed rule: ";
 
 /// The words that CEL reserves.
@@ -65,8 +65,10 @@ impl CompiledRules {
                 self.collect(inner, below(typed).unwrap_or(inner), &entry(path, ""))?;
             }
         }
-        let mut parts = node.all_of.iter().flatten();
-        parts.try_for_each(|part| self.collect(part, typed, path))
+        node.all_of
+            .iter()
+            .flatten()
+            .try_for_each(|part| self.collect(part, typed, path))
     }
 
     /// Returns a cause for every broken rule in a node.
@@ -95,15 +97,15 @@ fn cause(error: &ValidationError, compiled: &CompiledSchema, path: &str) -> Reje
         let message = format!("failed to evaluate the rule \"{fixed}\": {problem}");
         return RejectionCause::new(path, message);
     }
-    let made = error.message.trim();
-    let is_usable = !made.is_empty() && !made.contains('\n') && made.len() <= MESSAGE_BYTES_MAX;
+    let text = error.message.trim();
+    let is_usable = !text.is_empty() && !text.contains('\n') && text.len() <= MESSAGE_BYTES_MAX;
     // `fieldPath` looks like `.a.b` or `['a']`.
     let field = error.field_path.replace("['", "[").replace("']", "]");
     let path = match field.strip_prefix('.') {
         Some(field) => child(path, field),
         None => format!("{path}{field}"),
     };
-    RejectionCause::new(path, if is_usable { made } else { fixed })
+    RejectionCause::new(path, if is_usable { text } else { fixed })
 }
 
 /// Returns a rule as `kube-cel` evaluates it like the API server.
@@ -125,8 +127,11 @@ fn translate(rule: &ValidationRule) -> Value {
     if rule.optional_old_self == Some(true) && text.contains("oldSelf") {
         text = format!("[optional.none()].all(oldSelf, ({text}))").into();
     }
-    let stated = rule.message.as_deref().map(str::trim);
-    let message = stated.filter(|text| !text.is_empty());
+    let message = rule
+        .message
+        .as_deref()
+        .map(str::trim)
+        .filter(|text| !text.is_empty());
     json!({
         "rule": text,
         "message": message.map_or_else(|| format!("{FAILED}{original}"), str::to_owned),
@@ -141,8 +146,11 @@ fn translate(rule: &ValidationRule) -> Value {
 /// Every object is declared as a map whose keys are the field names in rules, because `kube-cel` leaves the keys
 /// of maps alone, and has other names than the API server for fields with an underscore.
 fn types(node: &Node) -> Value {
-    let fields = node.properties.iter().flatten();
-    let properties = fields.map(|(name, inner)| (name_in_rules(name), types(inner)));
+    let properties = node
+        .properties
+        .iter()
+        .flatten()
+        .map(|(name, inner)| (name_in_rules(name), types(inner)));
     // A date is a point in time, and `kube-cel` knows only the longer form.
     let format = node.format.as_deref();
     let is_date = format == Some("date");

@@ -37,8 +37,9 @@ fn without_fraction(value: &Value) -> Value {
     let whole = value
         .as_f64()
         .filter(|float| value.is_f64() && float.fract() == 0.0 && float.abs() <= FLOAT_INTEGER_MAX);
-    let integer = whole.and_then(|float| format!("{float:.0}").parse::<i64>().ok());
-    integer.map_or_else(|| value.clone(), Value::from)
+    whole
+        .and_then(|float| format!("{float:.0}").parse::<i64>().ok())
+        .map_or_else(|| value.clone(), Value::from)
 }
 
 fn translate(schema: &mut Value) {
@@ -106,8 +107,10 @@ fn types(schema: &Map<String, Value>) -> (Value, Option<&'static str>) {
 
 /// Returns everything that is wrong with an object.
 pub(super) fn check(validator: &Validator, object: &Value) -> Vec<RejectionCause> {
-    let errors = validator.iter_errors(object);
-    errors.map(|error| cause(&error)).collect()
+    validator
+        .iter_errors(object)
+        .map(|error| cause(&error))
+        .collect()
 }
 
 fn cause(error: &ValidationError<'_>) -> RejectionCause {

@@ -62,8 +62,10 @@ fn comparable(path: &str) -> String {
             return format!("{above}{field}");
         }
     }
-    let owner = Regex::new(r"ownerReferences\.\d+").unwrap();
-    owner.replace(&path, "ownerReferences").into_owned()
+    Regex::new(r"ownerReferences\.\d+")
+        .unwrap()
+        .replace(&path, "ownerReferences")
+        .into_owned()
 }
 
 fn verdict(schema: &Schema, case: &Value) -> Value {
@@ -310,9 +312,9 @@ fn refuses_rules_and_patterns_beyond_their_bounds() {
             "at most 262144 bytes of memory",
         ),
     ] {
-        let found = problem_of(&spec).unwrap_or_default();
-        assert!(found.contains(problem), "{problem}: {found}");
-        assert!(found.len() < 4_000, "{} bytes", found.len());
+        let text = problem_of(&spec).unwrap_or_default();
+        assert!(text.contains(problem), "{problem}: {text}");
+        assert!(text.len() < 4_000, "{} bytes", text.len());
     }
     for spec in [
         rule(vec!["self == self"; 100].join(" && ")),

@@ -16,17 +16,17 @@ use crate::{
 /// Milliseconds of true time, which no candidate sees.
 type Ms = u64;
 
-/// How long a run takes: more than ten lease durations, so that the lease can change hands several times.
+/// The length of a run: more than ten lease durations, so that the lease can change hands several times.
 const END: Ms = 200_000;
 
-/// What happens to one request.
+/// One request's fate.
 #[derive(Clone, Debug)]
 struct Fate {
     /// The time for which the process freezes before it sends the request.
     freeze: Ms,
-    /// How long the request takes to the API server.
+    /// The request's time to the API server.
     there: Ms,
-    /// How long the answer takes back to the candidate.
+    /// The answer's time back to the candidate.
     back: Ms,
     /// False if the request is lost.
     arrives: bool,
@@ -41,7 +41,7 @@ struct Fate {
 struct Nature {
     starts: Ms,
     offset: Ms,
-    /// How fast the clock runs, in thousandths of true time.
+    /// The clock's rate, in thousandths of true time.
     rate: u64,
     fates: Vec<Fate>,
 }
@@ -77,7 +77,7 @@ struct Candidate {
     nature: Nature,
     machine: Machine,
     step: usize,
-    /// When it believes that it may write, in true time.
+    /// The periods in which it believes that it may write, in true time.
     claims: Vec<(Ms, Ms)>,
     is_over: bool,
 }
@@ -279,7 +279,8 @@ impl World {
     ) {
         let candidate = &mut self.candidates[index];
         candidate.step += 1;
-        let (clock, wall) = (candidate.nature.clock(now), candidate.nature.wall(now));
+        let clock = candidate.nature.clock(now);
+        let wall = candidate.nature.wall(now);
         match (request, result) {
             (Request::Read, Ok(lease)) => match candidate.machine.decide(lease, clock, wall) {
                 Decision::Write(write) => self.send(now, index, Request::Write(write)),

@@ -258,7 +258,10 @@ fn the_metadata_of_an_object_that_is_nested_too_deep_to_parse_stays() {
     let scene = scene_of(Some("true"), true);
     let write = |server: &mut Server, removal| {
         let plan = scene.plan(&server.objects(), &answer(removal));
-        let transfer = plan.operations.iter().find(|it| it.child() == Some(&id()));
+        let transfer = plan
+            .operations
+            .iter()
+            .find(|operation| operation.child() == Some(&id()));
         server.write(transfer.unwrap()).unwrap();
     };
     for (before, after) in [

@@ -174,7 +174,7 @@ pub fn observed(object: &Value) -> Object {
             .map(|owner| Uid(text(&owner["uid"]).unwrap())),
         finalizers: list("finalizers")
             .iter()
-            .map(|one| text(one).unwrap())
+            .map(|finalizer| text(finalizer).unwrap())
             .collect(),
         labels: ours("labels"),
         annotations: ours("annotations"),

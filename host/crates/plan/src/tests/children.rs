@@ -446,7 +446,8 @@ fn sends_the_whole_object_with_the_hosts_metadata() {
 fn leaves_out_the_null_that_the_types_of_kubernetes_write() {
     let scene = scene();
     let spec = |nulls: Value| {
-        let (mut template, mut claim) = (nulls.clone(), nulls);
+        let mut template = nulls.clone();
+        let mut claim = nulls;
         template["labels"] = json!({"app": "web"});
         claim["name"] = "data".into();
         json!({"template": {"metadata": template}, "volumeClaimTemplates": [{"metadata": claim}]})
@@ -487,8 +488,7 @@ fn a_changed_token_is_an_update_and_an_absent_one_leaves_the_secret_as_it_is() {
 
 #[test]
 fn readiness_after_a_write_comes_from_the_returned_object() {
-    let scene = scene();
-    let plan = scene.plan(&[], &desired(vec![config_map("a"), deployment("web")]));
+    let plan = scene().plan(&[], &desired(vec![config_map("a"), deployment("web")]));
     let mut effects = Effects::default();
     let returned = |json: &str| Ok(Some(Arc::from(json)));
     effects
@@ -520,8 +520,7 @@ fn readiness_after_a_write_comes_from_the_returned_object() {
 #[test]
 fn the_most_specific_failure_is_reported_and_all_are_retried() {
     // A10
-    let scene = scene();
-    let plan = scene.plan(
+    let plan = scene().plan(
         &[],
         &desired(vec![config_map("a"), config_map("b"), config_map("c")]),
     );
@@ -554,9 +553,9 @@ fn the_most_specific_failure_is_reported_and_all_are_retried() {
 #[test]
 fn a_child_that_another_plugin_serves_carries_its_depth_and_keeps_it() {
     let depth = |object: &Value| object["metadata"]["annotations"]["innkeeper.dev/depth"].clone();
-    let made = json!({"innkeeper.dev/depth": "3"});
+    let with_depth = json!({"innkeeper.dev/depth": "3"});
     let mut scene = Scene {
-        parent: parent("p1").with("/metadata", "annotations", made),
+        parent: parent("p1").with("/metadata", "annotations", with_depth),
         ..scene()
     };
     let answer = desired(vec![config_map("a")]);
@@ -573,7 +572,9 @@ fn a_child_that_another_plugin_serves_carries_its_depth_and_keeps_it() {
     scene.cluster.parents.clear();
     let plan = scene.plan(&server.objects(), &answer);
     assert!(
-        plan.operations.iter().all(|it| it.child().is_none()),
+        plan.operations
+            .iter()
+            .all(|operation| operation.child().is_none()),
         "{plan}"
     );
 }

@@ -192,7 +192,8 @@ fn touches_no_object_of_another_owner() {
     let answer = desired(vec![config_map("a"), config_map("b")]);
     let mut server = applied(&scene, &answer);
     let reference = |kind: &str, name: &str| {
-        let (api_version, uid) = ("example.dev/v1", "p9");
+        let api_version = "example.dev/v1";
+        let uid = "p9";
         json!([{"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": true}])
     };
     for (owner, what, said) in [

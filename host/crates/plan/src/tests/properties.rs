@@ -223,7 +223,8 @@ proptest! {
         (Just(children.clone()), Just(children).prop_shuffle())
     })) {
         let scene = scene();
-        let (a, b) = (scene.plan(&[], &desired(first)), scene.plan(&[], &desired(shuffled)));
+        let a = scene.plan(&[], &desired(first));
+        let b = scene.plan(&[], &desired(shuffled));
         prop_assert_eq!(a.operations, b.operations);
     }
 

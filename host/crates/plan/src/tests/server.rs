@@ -163,9 +163,9 @@ impl Server {
     /// Executes a JSON patch's tests.
     fn test(&self, id: &ObjectId, patch: &Value) -> Result<(), Refused> {
         let stored = self.objects.get(id).ok_or(Refused("gone"))?;
-        let found = |step: &Value| stored.object.pointer(step["path"].as_str()?).cloned();
+        let value_at = |step: &Value| stored.object.pointer(step["path"].as_str()?).cloned();
         let holds =
-            |step: &Value| step["op"] != "test" || found(step) == Some(step["value"].clone());
+            |step: &Value| step["op"] != "test" || value_at(step) == Some(step["value"].clone());
         if patch.as_array().into_iter().flatten().all(holds) {
             Ok(())
         } else {
@@ -294,8 +294,8 @@ fn defaulted(value: &Value) -> Value {
 
 fn list_keys(path: &[String]) -> Option<&'static [&'static str]> {
     let name = path.last()?.strip_prefix("f:")?;
-    let found = LIST_KEYS.iter().find(|(list, _)| *list == name)?;
-    Some(found.1)
+    let keys = LIST_KEYS.iter().find(|(list, _)| *list == name)?;
+    Some(keys.1)
 }
 
 fn item_member(item: &Value, keys: &[&str]) -> String {

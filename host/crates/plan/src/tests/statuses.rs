@@ -5,7 +5,7 @@ use innkeeper_model::{Condition, ConditionStatus, Report};
 use serde_json::{Value, json};
 
 use super::build::*;
-use crate::{Outlook, StatusWrite, has_spoken, report_status, status, synced};
+use crate::{ParentProgress, StatusWrite, has_host_condition, report_status, status, synced};
 
 const EARLIER: &str = "2026-01-01T00:00:00Z";
 
@@ -87,7 +87,7 @@ fn due(
         report,
         synced,
         ready,
-        Outlook::Usual,
+        ParentProgress::Ok,
         now(),
     )
 }
@@ -274,8 +274,12 @@ fn a_child_that_belongs_to_another_outranks_the_ready_of_the_guest() {
         let write = due(&written(), Some(&own), &applied(), Some(ready));
         let conditions = conditions_of(write);
         let reason = |condition: &Value| condition["reason"].as_str().unwrap().to_owned();
-        let conditions = conditions.as_array().unwrap().iter();
-        conditions.map(reason).collect::<Vec<_>>()
+        conditions
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(reason)
+            .collect::<Vec<_>>()
     };
     for reason in ["ChildNotOwned", "ChildForbidden", "AdoptionPending"] {
         assert_eq!(reasons(reason), ["Applied", reason]);
@@ -329,7 +333,7 @@ fn the_owner_of_the_status_of_synced_wrote_last() {
         ),
     ] {
         let parent = owning(managers.clone()).object();
-        assert_eq!(has_spoken(name, &parent), expected, "{managers}");
+        assert_eq!(has_host_condition(name, &parent), expected, "{managers}");
     }
 }
 
@@ -355,29 +359,35 @@ fn a_report_alone_changes_only_the_part_of_the_guest() {
 }
 
 /// The conditions about the outlook in the write for a parent with these conditions, and a guest that states those.
-fn outlook(before: &[Value], stated: &[Condition], outlook: Outlook, synced: &Condition) -> String {
+fn outlook(
+    before: &[Value],
+    stated: &[Condition],
+    outlook: ParentProgress,
+    synced: &Condition,
+) -> String {
     let mut parent = written();
-    let conditions = parent.0["status"]["conditions"].as_array_mut().unwrap();
-    conditions.extend(before.iter().cloned());
-    let (name, report) = (
-        manifest().name,
-        report(json!({"nodes": 3}), stated.to_vec()),
-    );
-    let (parent, report, ready) = (parent.object(), Some(&report), Some(ready()));
+    parent.0["status"]["conditions"]
+        .as_array_mut()
+        .unwrap()
+        .extend(before.iter().cloned());
+    let name = manifest().name;
+    let report = report(json!({"nodes": 3}), stated.to_vec());
+    let parent = parent.object();
+    let report = Some(&report);
+    let ready = Some(ready());
     let write = status(&name, &parent, report, synced, ready, outlook, now());
-    let text = |one: &Value, field: &str| one[field].as_str().unwrap().to_owned();
-    let line = |one: &Value| {
+    let text = |condition: &Value, field: &str| condition[field].as_str().unwrap().to_owned();
+    let line = |condition: &Value| {
         ["type", "status", "reason", "message"]
-            .map(|it| text(one, it))
+            .map(|field| text(condition, field))
             .join(" ")
     };
     let conditions = conditions_of(write);
-    let found = conditions
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|one| one["type"] == "Reconciling" || one["type"] == "Stalled");
-    found.map(line).collect::<Vec<_>>().join(", ")
+    let matching =
+        conditions.as_array().unwrap().iter().filter(|condition| {
+            condition["type"] == "Reconciling" || condition["type"] == "Stalled"
+        });
+    matching.map(line).collect::<Vec<_>>().join(", ")
 }
 
 #[test]
@@ -387,39 +397,51 @@ fn a_failed_parent_says_if_it_is_tried_again() {
     let stalled = [shown("Stalled", "True", "Invalid")];
     let both = "Reconciling True Invalid no nodes, Stalled False Invalid ";
     for (before, stated, expected_of, synced, expected) in [
-        (&[][..], &[][..], Outlook::Usual, &applied(), ""),
+        (&[][..], &[][..], ParentProgress::Ok, &applied(), ""),
         (
             &[],
             &[],
-            Outlook::Stalled,
+            ParentProgress::Stalled,
             &failed,
             "Stalled True Invalid no nodes",
         ),
         (
             &[],
             &[],
-            Outlook::Reconciling,
+            ParentProgress::Reconciling,
             &failed,
             "Reconciling True Invalid no nodes",
         ),
         (
             &stalled,
             &[],
-            Outlook::Usual,
+            ParentProgress::Ok,
             &applied(),
             "Stalled False Applied ",
         ),
-        (&stalled, &[], Outlook::Reconciling, &failed, both),
+        (&stalled, &[], ParentProgress::Reconciling, &failed, both),
         (
             &stalled,
             &[],
-            Outlook::Leave,
+            ParentProgress::Leave,
             &applied(),
             "Stalled True Invalid ",
         ),
         // The plugin states it itself.
-        (&[], &own, Outlook::Usual, &applied(), "Stalled True Mine "),
-        (&[], &own, Outlook::Stalled, &failed, "Stalled True Mine "),
+        (
+            &[],
+            &own,
+            ParentProgress::Ok,
+            &applied(),
+            "Stalled True Mine ",
+        ),
+        (
+            &[],
+            &own,
+            ParentProgress::Stalled,
+            &failed,
+            "Stalled True Mine ",
+        ),
     ] {
         assert_eq!(
             outlook(before, stated, expected_of, synced),

@@ -197,7 +197,7 @@ mod tests {
         for generation in [Some(2), None] {
             assert_eq!(read(generation).decide(None, at(0)), LoadDecision::Begin);
         }
-        let digest = Digest::of(b"kept");
+        let digest = Digest::hash(b"kept");
         let mut marks = read(Some(1));
         assert_eq!(marks.decide(Some(&digest), at(0)), LoadDecision::Begin);
         marks.begin(Some(&digest), at(0));
@@ -232,7 +232,7 @@ mod tests {
     fn the_marks_of_a_plugin_are_bounded() {
         let mut marks = LoadMarks::read(None, Some(i64::MAX));
         for number in 0..100_u32 {
-            marks.begin(Some(&Digest::of(&number.to_be_bytes())), Timestamp::MAX);
+            marks.begin(Some(&Digest::hash(&number.to_be_bytes())), Timestamp::MAX);
         }
         assert_eq!(marks.loads.len(), MARKS_MAX);
         assert!(marks.text().unwrap().len() < 1024);

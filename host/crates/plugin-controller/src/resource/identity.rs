@@ -72,7 +72,9 @@ impl Identity {
     pub(crate) fn mark(&self, key: &Digest) -> Digest {
         match &self.repository {
             None => key.clone(),
-            Some(repository) => Digest::of_parts([key.to_hex().as_bytes(), repository.as_bytes()]),
+            Some(repository) => {
+                Digest::hash_parts([key.to_hex().as_bytes(), repository.as_bytes()])
+            }
         }
     }
 }
@@ -140,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_check_for_one_repository_marks_nothing_for_another() {
-        let key = Digest::of(b"key");
+        let key = Digest::hash(b"key");
         let mark = |required| identity(&required).mark(&key);
         assert_eq!(mark(json!({"name": "web"})), key);
         let [one, other] = ["a.test/web", "a.test/other"]

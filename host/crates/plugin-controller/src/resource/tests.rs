@@ -548,7 +548,7 @@ fn no_grants() -> Grants {
 
 #[test]
 fn a_revision_has_a_short_name() {
-    let revision = innkeeper_model::Digest::of(b"x");
+    let revision = innkeeper_model::Digest::hash(b"x");
     let name = revision_name(&revision);
     assert_eq!(name.len(), 16);
     assert!(revision.to_hex().starts_with(&name));

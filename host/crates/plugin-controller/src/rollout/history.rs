@@ -254,7 +254,7 @@ mod tests {
     use crate::resource::PluginStatus;
 
     fn past_of(text: &str) -> PastRevision {
-        let digest = Digest::of(text.as_bytes());
+        let digest = Digest::hash(text.as_bytes());
         let config = Map::from_iter([("of".to_owned(), text.into())]);
         PastRevision {
             revision: revision_of(&digest, &config),

@@ -7,7 +7,7 @@ use super::*;
 use crate::testing::declared;
 
 fn digest(text: &str) -> Digest {
-    Digest::of(text.as_bytes())
+    Digest::hash(text.as_bytes())
 }
 
 #[test]

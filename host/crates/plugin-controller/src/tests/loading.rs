@@ -111,7 +111,7 @@ fn a_changed_declaration_cancels_outdated_work() {
     };
     let other = json!({"file": {"path": "other.wasm"}});
     assert!(is_cancelled(&mut state, json!({"source": other})));
-    let sum = Digest::of(b"x").to_string();
+    let sum = Digest::hash(b"x").to_string();
     assert!(is_cancelled(&mut state, json!({"digest": sum})));
     // Grants decide if the component is compiled.
     assert!(is_cancelled(&mut state, json!({"grants": {}})));

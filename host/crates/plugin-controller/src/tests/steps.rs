@@ -112,7 +112,7 @@ fn the_loaded_revision_decides_and_the_active_one_stays() {
 #[test]
 fn another_source_digest_or_configuration_is_loaded_and_other_terms_are_not() {
     let before = declare(json!({}));
-    let sum = Digest::of(b"x").to_string();
+    let sum = Digest::hash(b"x").to_string();
     for spec in [
         json!({"source": {"file": {"path": "other.wasm"}}}),
         json!({"digest": sum}),

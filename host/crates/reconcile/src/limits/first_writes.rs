@@ -144,7 +144,7 @@ mod tests {
     }
 
     fn cause(generation: i64) -> WriteCause {
-        (Some(generation), Digest::of(b"revision"))
+        (Some(generation), Digest::hash(b"revision"))
     }
 
     #[test]

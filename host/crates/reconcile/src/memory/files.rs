@@ -61,7 +61,7 @@ impl PassFiles {
         program.take(HEAD_BYTES).read_to_end(&mut head)?;
         Ok(Self {
             directory,
-            build: Digest::of_parts([&head[..], &len.to_be_bytes()[..]]),
+            build: Digest::hash_parts([&head[..], &len.to_be_bytes()[..]]),
         })
     }
 
@@ -133,7 +133,7 @@ impl PassFiles {
         let text = format!(
             "{plugin} {parent} {grants:?} {limits:?} {reads:?} {account:?} {field_manager:?} {selection:?} {own_reads:?}"
         );
-        Digest::of_parts([&self.build.as_bytes()[..], text.as_bytes()]).to_hex()
+        Digest::hash_parts([&self.build.as_bytes()[..], text.as_bytes()]).to_hex()
     }
 }
 

@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn a_fault_is_remembered_with_its_revision_until_the_next_answer() {
         let id = ObjectId::new(GroupKind::new("g", "K"), Some("demo"), "a");
-        let [old, new] = ["old", "new"].map(|text| Digest::of(text.as_bytes()));
+        let [old, new] = ["old", "new"].map(|text| Digest::hash(text.as_bytes()));
         let mut ledger = Ledger::default();
         assert!(!ledger.failed_before(&id, &new));
         ledger.answered(&id, Some(1), &old, true);

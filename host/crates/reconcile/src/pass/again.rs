@@ -26,7 +26,7 @@ impl<'a> Pass<'a, Applied> {
             return ControlFlow::Break(self);
         }
         let planned = &mut self.state.planned;
-        planned.wrote |= execution.comes_back();
+        planned.wrote |= execution.changed_children();
         fold(&mut planned.observed, execution, &planned.entered.hash_key);
         for id in conflicts {
             let kind = planned

@@ -148,14 +148,14 @@ impl<'a> Pass<'a, Planned> {
                 Err(error) => {
                     let child = operation.child().unwrap_or(id);
                     context.note_failure(id, child, observed, error);
-                    if error.holds(&entered.observation.parent) {
+                    if error.blocks_deletion_of(&entered.observation.parent) {
                         // The children of a parent of the cluster may be in several namespaces.
                         if id.namespace.is_some() {
                             context.ledger.lock().namespace_terminates(id);
                         }
                         warn!(%operation, error = error.failure().message, "the parent cannot be finalized");
                     // The next plan reads an object that exists; it reports the object if it belongs to another owner.
-                    } else if error.is_silent() || error.kind == apply::ErrorKind::Exists {
+                    } else if error.is_conflict_only() || error.kind == apply::ErrorKind::Exists {
                         debug!(%operation, category = error.category(), "not confirmed, the next pass observes it");
                     } else {
                         warn!(%operation, error = %error_chain(error), "failed");

@@ -195,7 +195,7 @@ fn observed_child(child: &Object, parent: &Object) -> ObservedChild {
 /// and more grants would not help.
 fn explain_unseen(reads: &[(ReadKey, Answer)], end: &mut End) {
     let unseen = reads.iter().find_map(|(_, answer)| match answer {
-        Answer::Failed(failure @ ReadFailure::OutOfSight { .. }) => Some(failure),
+        Answer::Failed(failure @ ReadFailure::OutsideWatchedNamespaces { .. }) => Some(failure),
         _ => None,
     });
     let Some(unseen) = unseen else {

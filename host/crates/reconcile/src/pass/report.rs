@@ -192,8 +192,10 @@ impl Pass<'_, ()> {
                 (End::Released(Some(report), released), true)
             }
             Outcome::Desired(_)
-                if execution.is_silent()
-                    && !execution.errors().any(|error| error.holds(parent)) =>
+                if execution.is_conflict_only()
+                    && !execution
+                        .errors()
+                        .any(|error| error.blocks_deletion_of(parent)) =>
             {
                 (superseded(parent, &execution), true)
             }
@@ -209,7 +211,7 @@ impl Pass<'_, ()> {
                         .contention(Instant::now().into_std()),
                     is_deferred: false,
                 };
-                if wrote || execution.comes_back() {
+                if wrote || execution.changed_children() {
                     let shown = !self.registration.is_behind(self.id);
                     let is_complete = applied.is_complete();
                     if is_complete && may_go_on && shown {

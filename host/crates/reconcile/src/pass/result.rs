@@ -10,7 +10,7 @@ use innkeeper_model::{
     ANNOTATION_PAUSED, Condition, ConditionStatus, Event, EventType, FaultKind, Object, Phase,
     PluginName, Report, Retry, reason,
 };
-use innkeeper_plan::{self as plan, Contention, Outlook, WriteFailure};
+use innkeeper_plan::{self as plan, Contention, ParentProgress, WriteFailure};
 use innkeeper_policy::NotSelected;
 use tokio::time::Instant;
 
@@ -282,7 +282,8 @@ impl<'a> Findings<'a> {
     /// conditions may belong to another host.
     fn not_selected(&self, why: NotSelected) -> Conclusion<'a> {
         let parent = self.parent;
-        let Some(parent) = parent.filter(|parent| plan::has_spoken(self.plugin, parent)) else {
+        let Some(parent) = parent.filter(|parent| plan::has_host_condition(self.plugin, parent))
+        else {
             return Conclusion::silent(Next::UntilChanged);
         };
         let (field, plugin) = (why.field(), self.plugin);
@@ -337,14 +338,14 @@ impl<'a> Conclusion<'a> {
     }
 
     /// Returns the outlook of the parent. One that only waits, as for a rate limit, is not failed.
-    pub(crate) fn outlook(&self) -> Outlook {
+    pub(crate) fn outlook(&self) -> ParentProgress {
         let synced = self.status.as_ref().map(|status| status.synced.status);
         match (synced, &self.next) {
-            (Some(ConditionStatus::False), Next::UntilChanged) => Outlook::Stalled,
+            (Some(ConditionStatus::False), Next::UntilChanged) => ParentProgress::Stalled,
             (Some(ConditionStatus::False), Next::Backoff | Next::BackoffAtLeast(_)) => {
-                Outlook::Reconciling
+                ParentProgress::Reconciling
             }
-            _ => Outlook::Usual,
+            _ => ParentProgress::Ok,
         }
     }
 

@@ -252,7 +252,7 @@ fn not_written(
     error: &apply::Error,
     trace: &Trace<'_>,
 ) {
-    if error.is_silent() {
+    if error.is_conflict_only() {
         let category = error.category();
         debug!(category, "status not written, the parent changed");
         return;

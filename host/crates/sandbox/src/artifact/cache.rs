@@ -33,7 +33,7 @@ const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o400;
 /// Write permission for group and others.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
-/// How many bytes are hashed at a time; the code itself never has to be on the heap.
+/// Bytes hashed at a time; the code itself never has to be on the heap.
 const PIECE_BYTES: usize = 64 * 1024;
 /// Sets when a file was last used, and leaves when it was last changed.
 const USED_NOW: Timestamps = Timestamps {
@@ -82,7 +82,7 @@ const FILE_BYTES: u64 = 4096;
 /// let directory = tempfile::tempdir()?;
 /// let cache = Cache::open(directory.path())?;
 /// let bytes = b"the bytes of a plugin";
-/// let digest = Digest::of(bytes);
+/// let digest = Digest::hash(bytes);
 /// cache.keep(&digest, bytes, None)?;
 /// assert_eq!(cache.kept(&digest, &Limits::default()).as_deref(), Some(bytes.as_slice()));
 /// cache.need("a Plugin", Needs { kept: [digest.clone()].into(), ..Needs::default() });
@@ -253,15 +253,16 @@ impl Cache {
         digest: &Digest,
         component: &Component,
     ) -> Option<Compiled> {
-        let kept = component.serialize().and_then(|code| {
+        let stored = component.serialize().and_then(|code| {
             let mut file = self.begin()?;
             file.write_all(&code)?;
             self.adopt(engine, digest, file)?
         });
-        kept.inspect_err(|error| {
-            tracing::warn!(%error, %digest, "failed to keep compiled code");
-        })
-        .ok()
+        stored
+            .inspect_err(|error| {
+                tracing::warn!(%error, %digest, "failed to keep compiled code");
+            })
+            .ok()
     }
 
     /// Returns the verdict on bytes that could not be compiled within these bounds; none if there is none.
@@ -415,8 +416,10 @@ fn sum_of(mut file: &File) -> io::Result<String> {
 /// of the confinement. If another host build has another hash, it only compiles once more.
 fn question_of(engine: &Engine, bounds: &CompileBounds) -> u64 {
     let mut question = DefaultHasher::new();
-    let engine = engine.wasmtime().precompile_compatibility_hash();
-    engine.hash(&mut question);
+    engine
+        .wasmtime()
+        .precompile_compatibility_hash()
+        .hash(&mut question);
     let CompileBounds {
         processes_max: _,
         memory_bytes_max,

@@ -154,8 +154,10 @@ fn compile(bytes: &[u8], threads: NonZeroUsize, fuel: bool) -> Result<Vec<u8>, C
     } else {
         Metering::Epochs
     };
-    let threads = ThreadPoolBuilder::new().num_threads(threads.get());
-    threads.build_global().map_err(ChildError::Threads)?;
+    ThreadPoolBuilder::new()
+        .num_threads(threads.get())
+        .build_global()
+        .map_err(ChildError::Threads)?;
     let engine = engine::compiler(metering).map_err(ChildError::Engine)?;
     engine
         .precompile_component(bytes)

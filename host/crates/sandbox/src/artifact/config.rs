@@ -125,16 +125,17 @@ impl ConfigChecker {
             plugin: plugin(),
             source,
         };
-        let (schema, config) = (Cow::Borrowed(schema), Cow::Borrowed(config));
-        let input = serde_json::to_vec(&ConfigCheck { schema, config });
-        let input = input.map_err(|error| failed(error.into()))?;
+        let schema = Cow::Borrowed(schema);
+        let config = Cow::Borrowed(config);
+        let input = serde_json::to_vec(&ConfigCheck { schema, config })
+            .map_err(|error| failed(error.into()))?;
         let mut output = in_memory("problems").map_err(failed)?;
         let stdout = output.try_clone().map_err(failed)?;
         let permit = self.processes.acquire(1);
         let arguments = vec!["--config".to_owned()];
-        let ended = run_confined(&self.program, &self.bounds, arguments, &input, stdout);
+        let outcome = run_confined(&self.program, &self.bounds, arguments, &input, stdout);
         drop(permit);
-        let limit = match ended.map_err(failed)? {
+        let limit = match outcome.map_err(failed)? {
             ProcessEnd::Success { .. } => return self.read(&mut output).map_err(failed),
             ProcessEnd::Unwritten(said) => return Err(failed(io::Error::other(said))),
             ProcessEnd::Killed(cause) => {

@@ -112,7 +112,7 @@ const FILTERS: usize = 2;
 /// The system calls that a filter names: a verdict on a component depends on them.
 pub(super) const RULES: (&[i64], &[i64], i32) = (&NEEDED, &REACHING, CLONE_FLAGS);
 
-/// How a confined process's line starts: `confined: Landlock V7, seccomp`.
+/// The start of a confined process's line: `confined: Landlock V7, seccomp`.
 pub(super) const CONFINED: &str = "confined: ";
 
 /// The restrictions that the kernel enforces on a process.
@@ -120,7 +120,7 @@ pub(super) const CONFINED: &str = "confined: ";
 pub struct Confinement {
     /// The Landlock version; none if the kernel lacks it.
     landlock: Option<ABI>,
-    /// How many of the [`FILTERS`] for system calls are installed.
+    /// The number of installed system call [`FILTERS`].
     filters: usize,
 }
 
@@ -206,7 +206,8 @@ fn reaching(arch: TargetArch) -> Result<SeccompFilter, BackendError> {
     // A new process.
     let is_process = argument(0, bits(libc::CLONE_THREAD), 0)?;
     rules.insert(libc::SYS_clone, vec![is_process]);
-    let (others, matching) = (SeccompAction::Allow, SeccompAction::KillProcess);
+    let others = SeccompAction::Allow;
+    let matching = SeccompAction::KillProcess;
     SeccompFilter::new(rules, others, matching, arch)
 }
 

@@ -69,9 +69,9 @@ pub enum Error {
     /// A part of it is too large.
     #[error("the component has {count} {what}, at most {max} are allowed")]
     TooComplex {
-        /// What is too large.
+        /// The limited part.
         what: &'static str,
-        /// How many there are, or how large.
+        /// The actual number or size.
         count: usize,
         /// The limit.
         max: usize,
@@ -128,9 +128,9 @@ pub enum Error {
         "the compiler was killed {times} times before it was done, the last time {cause}: give the host more CPU or memory"
     )]
     CompilerKilled {
-        /// How often the host tried.
+        /// The number of attempts.
         times: u32,
-        /// Why it ended last.
+        /// The last end's cause.
         cause: String,
     },
     /// The process could not be run.

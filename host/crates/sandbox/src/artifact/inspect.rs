@@ -7,7 +7,7 @@ use wasmparser::{ComponentName, KnownCustom, Parser, Payload};
 use super::contract_version;
 use crate::description;
 
-/// What bytes are.
+/// A file's format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// A component.
@@ -64,7 +64,7 @@ pub fn inspect(bytes: &[u8]) -> Inspection {
     let mut inspection = Inspection {
         what: what(bytes),
         size_bytes: bytes.len(),
-        digest: Digest::of(bytes),
+        digest: Digest::hash(bytes),
         imports: Vec::new(),
         exports: Vec::new(),
         contract: None,

@@ -35,7 +35,7 @@ impl Cache {
     pub fn kept(&self, digest: &Digest, limits: &Limits) -> Option<Vec<u8>> {
         let path = self.bytes(digest);
         let bytes = super::read_file(&path, limits.bytes_max).ok()?;
-        if Digest::of(&bytes) != *digest {
+        if Digest::hash(&bytes) != *digest {
             tracing::warn!(path = %path.display(), "a plugin's bytes on disk are damaged and are fetched again");
             return None;
         }
@@ -52,7 +52,8 @@ impl Cache {
     }
 
     fn mark(&self, digest: &Digest, key: &Digest) -> PathBuf {
-        let (digest, key) = (digest.to_hex(), key.to_hex());
+        let digest = digest.to_hex();
+        let key = key.to_hex();
         self.directory.join(format!("{digest}.{key}.{SIGNED}"))
     }
 }
@@ -68,8 +69,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let cache = Cache::open(directory.path()).unwrap();
         let limits = Limits::default();
-        let (one, other) = (Digest::of(b"one"), Digest::of(b"other"));
-        let [key, another] = ["key", "another"].map(|text| Digest::of(text.as_bytes()));
+        let one = Digest::hash(b"one");
+        let other = Digest::hash(b"other");
+        let [key, another] = ["key", "another"].map(|text| Digest::hash(text.as_bytes()));
         cache.keep(&one, b"one", Some(&key)).unwrap();
         cache.keep(&other, b"other", None).unwrap();
         // Also a second time, although the file is read-only.
@@ -101,7 +103,7 @@ mod tests {
     fn damaged_bytes_are_not_taken() {
         let directory = tempfile::tempdir().unwrap();
         let cache = Cache::open(directory.path()).unwrap();
-        let digest = Digest::of(b"good");
+        let digest = Digest::hash(b"good");
         cache.keep(&digest, b"good", None).unwrap();
         let path = cache.bytes(&digest);
         let mode = fs::metadata(&path).unwrap().permissions().mode();

@@ -1,6 +1,6 @@
 //! Small files that tell the next process of work during which this one ended.
 //!
-//! A mark has an owner, such as a Plugin, and a text of the owner. It is lost with the directory, which only costs its
+//! A mark has an owner, such as a Plugin, and the owner's text. It is lost with the directory, which only costs the
 //! information.
 
 use std::{
@@ -43,12 +43,12 @@ impl Cache {
 
     /// Removes the marks except these owners'.
     pub fn keep_marks<'a>(&self, owners: impl IntoIterator<Item = &'a str>) -> io::Result<()> {
-        let kept: BTreeSet<String> = owners.into_iter().map(mark_name).collect();
+        let names: BTreeSet<String> = owners.into_iter().map(mark_name).collect();
         for file in fs::read_dir(&self.directory)? {
             let file = file?;
             let name = file.file_name();
             let name = name.to_string_lossy();
-            if name.starts_with(PREFIX) && !kept.contains(&*name) {
+            if name.starts_with(PREFIX) && !names.contains(&*name) {
                 fs::remove_file(file.path())?;
             }
         }
@@ -62,7 +62,7 @@ impl Cache {
 
 /// Returns a file name; the owner may have any characters.
 fn mark_name(owner: &str) -> String {
-    format!("{PREFIX}{}", Digest::of(owner.as_bytes()).to_hex())
+    format!("{PREFIX}{}", Digest::hash(owner.as_bytes()).to_hex())
 }
 
 #[cfg(test)]

@@ -46,11 +46,15 @@ impl AllNeeds {
         };
         let Needs { kept, spare } = before.unwrap_or_default();
         let is_needed = |digest: &Digest| {
-            let mut all = self.owners.values();
-            all.any(|needs| needs.kept.contains(digest) || needs.spare.contains(digest))
+            self.owners
+                .values()
+                .any(|needs| needs.kept.contains(digest) || needs.spare.contains(digest))
         };
         let named: BTreeSet<Digest> = kept.into_iter().chain(spare).collect();
-        named.into_iter().filter(|one| !is_needed(one)).collect()
+        named
+            .into_iter()
+            .filter(|digest| !is_needed(digest))
+            .collect()
     }
 
     /// Returns true if a component has to stay. Until all needs are known, any Plugin's component may be active.
@@ -84,7 +88,7 @@ mod tests {
     use super::*;
 
     fn digest(name: &str) -> Digest {
-        Digest::of(name.as_bytes())
+        Digest::hash(name.as_bytes())
     }
 
     fn digests(names: &str) -> BTreeSet<Digest> {
@@ -138,11 +142,11 @@ mod tests {
             ("shop", "", "", "b"),
             ("web", "", "", "c d"),
         ] {
-            let gone: BTreeSet<Digest> = all
+            let unneeded: BTreeSet<Digest> = all
                 .replace(owner.to_owned(), needs(kept, spare))
                 .into_iter()
                 .collect();
-            assert_eq!(gone, digests(removed), "{owner} {kept} {spare}");
+            assert_eq!(unneeded, digests(removed), "{owner} {kept} {spare}");
         }
         assert!(all.owners.is_empty());
     }

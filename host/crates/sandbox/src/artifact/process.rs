@@ -37,10 +37,10 @@ use crate::{Engine, Metering, log::cut, semaphore::Semaphore};
 /// The descriptors that a process gets: the standard streams.
 const DESCRIPTORS_KEPT: RawFd = 3;
 
-/// How much of the last line is kept: the host's conditions have 2,048 characters at most.
+/// The most bytes kept from the last line: the host's conditions have 2,048 characters at most.
 const WORDS_BYTES_MAX: usize = 2048;
 
-/// How much output is read; more than any compiler writes before it ends.
+/// The most output that is read; more than any compiler writes before it ends.
 const WORDS_READ_MAX: u64 = 1 << 20;
 
 /// The messages for lack of memory: from the standard library before it aborts, and from the compiler.
@@ -64,7 +64,7 @@ pub struct Program {
 
 impl Program {
     /// Returns the running program, even if the file has been replaced or removed since.
-    pub fn of_process() -> Self {
+    pub fn current() -> Self {
         Self {
             path: PathBuf::from("/proc/self/exe"),
             arguments: vec!["compile".into()],
@@ -159,8 +159,8 @@ impl Compiler {
         let mut arguments = vec![format!("--threads={threads}")];
         arguments.extend(fuel.then(|| "--fuel".to_owned()));
         let output = code.reopen().map_err(failed)?;
-        let ended = run_confined(&self.program, &self.bounds, arguments, bytes, output);
-        Ok(match ended.map_err(failed)? {
+        let outcome = run_confined(&self.program, &self.bounds, arguments, bytes, output);
+        Ok(match outcome.map_err(failed)? {
             ProcessEnd::Success { confinement } => CompilerEnd::Compiled { code, confinement },
             ProcessEnd::Unwritten(said) => return Err(self.cache.not_kept(io::Error::other(said))),
             ProcessEnd::Found(verdict) => CompilerEnd::Found(verdict),
@@ -169,7 +169,7 @@ impl Compiler {
     }
 }
 
-/// How a confined process ended.
+/// A confined process's end.
 pub(super) enum ProcessEnd {
     /// It wrote the output, under these kernel restrictions.
     Success { confinement: Option<String> },
@@ -221,11 +221,11 @@ pub(super) fn run_confined(
     if status.signal() == Some(Signal::XFSZ.as_raw()) && may_not_write(bounds) {
         return Err(Errno::FBIG.into());
     }
-    let said = last_line(&words);
+    let last_line = last_line(&words);
     if status.code() == Some(child::UNWRITTEN.into()) {
-        return Ok(ProcessEnd::Unwritten(said));
+        return Ok(ProcessEnd::Unwritten(last_line));
     }
-    conclude(bounds, status, said)
+    conclude(bounds, status, last_line)
 }
 
 /// Concludes from how a process ended that wrote no output.
@@ -286,7 +286,7 @@ fn command(program: &Program, bounds: &CompileBounds, arguments: Vec<String>) ->
     command
 }
 
-/// How a compiling process ended.
+/// A compiling process's end.
 enum CompilerEnd {
     /// It wrote code to a file, and the restrictions that the kernel enforced on it.
     Compiled {
@@ -304,13 +304,13 @@ fn run_within(mut command: Command, wall_max: Duration) -> io::Result<Option<Exi
     // Descriptors that the host opened close on exec anyway; inherited ones may not.
     close_fds::set_fds_cloexec_threadsafe(DESCRIPTORS_KEPT, &[]);
     let mut child = command.spawn()?;
-    let ended = ends_within(&child, wall_max);
-    if !matches!(ended, Ok(true)) {
+    let in_time = ends_within(&child, wall_max);
+    if !matches!(in_time, Ok(true)) {
         // Fails for a process that has ended meanwhile, which is fine.
         drop(child.kill());
     }
     let status = child.wait()?;
-    Ok(ended?.then_some(status))
+    Ok(in_time?.then_some(status))
 }
 
 fn ends_within(child: &Child, wall_max: Duration) -> io::Result<bool> {
@@ -333,10 +333,10 @@ pub(super) fn in_memory(name: &str) -> io::Result<File> {
 
 /// Returns the lines that a process wrote.
 fn words_of_process(words: &mut File) -> io::Result<String> {
-    let mut said = Vec::new();
+    let mut bytes = Vec::new();
     words.rewind()?;
-    words.take(WORDS_READ_MAX).read_to_end(&mut said)?;
-    Ok(String::from_utf8_lossy(&said).into_owned())
+    words.take(WORDS_READ_MAX).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Returns a process's restrictions from its first line; none if it ended before it was confined.

@@ -24,7 +24,7 @@ pub struct CompileBounds {
     pub code_bytes_max: u64,
     /// Time until the process is killed. Long, because a process that merely gets little CPU is innocent.
     pub wall_max: Duration,
-    /// How often a killed process is started again.
+    /// Restarts after a process was killed.
     pub retries_max: u32,
 }
 
@@ -73,7 +73,7 @@ pub enum CompileVerdict {
     /// The compiler failed, with this last line.
     #[error("the compiler failed on the component: {0}")]
     Broke(String),
-    /// It made the compiler reach out of its process, and the kernel stopped it.
+    /// It made the compiler reach outside the process, and the kernel stopped it.
     #[error(
         "the compiler was stopped because it reached out of its process, which no harmless component causes: do not run the component, and report it to the maintainers of Innkeeper"
     )]

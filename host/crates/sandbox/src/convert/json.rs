@@ -28,11 +28,11 @@ pub(super) enum Nulls {
 /// Parses an object.
 pub(super) fn object(at: &str, text: &str, nulls: Nulls) -> Result<Map<String, Value>, Rejected> {
     let value = value(at, text)?;
-    let found = type_name(&value);
+    let actual = type_name(&value);
     let Value::Object(object) = value else {
         return Err(Rejected::new(
             at,
-            format!("this is {found}, a JSON object is needed"),
+            format!("this is {actual}, a JSON object is needed"),
         ));
     };
     check_fields(&object, "", 0, nulls).map_err(|inner| inner.below(at))?;

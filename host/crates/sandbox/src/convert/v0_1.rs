@@ -134,11 +134,12 @@ impl Adapter for V0_1 {
         config: &str,
         limits: &Limits,
     ) -> wasmtime::Result<Result<Answer, Rejected>> {
-        let instance = self.instantiate(store)?;
-        let reconcile = instance.get_typed_func::<(LoweredRequest<'_>,), ReconcileResults>(
-            &mut *store,
-            self.reconcile,
-        )?;
+        let reconcile = self
+            .instantiate(store)?
+            .get_typed_func::<(LoweredRequest<'_>,), ReconcileResults>(
+                &mut *store,
+                self.reconcile,
+            )?;
         let children: Vec<LoweredChild<'_>> = request
             .children
             .iter()

@@ -21,7 +21,7 @@ use crate::{
     manifest::{self, CHILDREN_MAX, CRDS_MAX, Error, PARENTS_MAX, READS_MAX},
 };
 
-/// How much of a problem is shown, in bytes; it may repeat text from the description.
+/// The longest problem that is shown, in bytes; it may repeat text from the description.
 const PROBLEM_BYTES_MAX: usize = 200;
 
 /// A plugin's name and requests, from the embedded description.

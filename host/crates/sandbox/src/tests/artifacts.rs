@@ -10,7 +10,7 @@ use crate::{
     testing::{Description, component, contract, guest},
 };
 
-/// The core module of a component that does nothing, with more of its parts in place of the mark.
+/// A core module for a component that does nothing; the mark stands for more fields.
 fn module(more: &str) -> String {
     format!(
         r#"(module {more}
@@ -44,7 +44,7 @@ fn tells_what_a_component_is() {
     assert_eq!(inspection.what, What::Component);
     assert_eq!(inspection.contract.as_deref(), Some("0.1.0"));
     assert_eq!(inspection.size_bytes, bytes.len());
-    assert_eq!(inspection.digest, Digest::of(&bytes));
+    assert_eq!(inspection.digest, Digest::hash(&bytes));
     assert_eq!(
         inspection.imports,
         [
@@ -379,7 +379,7 @@ fn damaged_entries_are_made_again() {
         fs::remove_file(file).unwrap();
     }
     fs::write(&code, "no code").unwrap();
-    fs::write(&sum, Digest::of(b"no code").to_string()).unwrap();
+    fs::write(&sum, Digest::hash(b"no code").to_string()).unwrap();
     let artifact = compile_with(&cache, &bytes);
     Described::load(&ENGINE, &artifact, &Limits::default()).unwrap();
 }
@@ -437,7 +437,7 @@ fn size_of(directory: &Path) -> u64 {
 }
 
 fn has_code(directory: &Path, bytes: &[u8]) -> bool {
-    let name = format!("{}.epochs.cwasm", Digest::of(bytes).to_hex());
+    let name = format!("{}.epochs.cwasm", Digest::hash(bytes).to_hex());
     directory.join(name).exists()
 }
 
@@ -451,7 +451,7 @@ fn the_directory_stays_bounded_while_different_components_are_compiled() {
     let bytes_max = size_of(&directory) * 4 + 4096;
     let cache = cache.with_bytes_max(bytes_max);
     let active = Needs {
-        kept: [Digest::of(&numbered(0))].into(),
+        kept: [Digest::hash(&numbered(0))].into(),
         ..Needs::default()
     };
     cache.need("web", active);
@@ -490,8 +490,8 @@ fn a_component_that_is_used_again_stays_longer() {
     let cache = cache.with_bytes_max(size_of(&directory) + 4096);
     drop(compile_with(&cache, &numbered(0)));
     drop(compile_with(&cache, &numbered(3)));
-    let left = [0, 1, 2, 3].map(|number| has_code(&directory, &numbered(number)));
-    assert_eq!(left, [true, false, true, true]);
+    let remaining = [0, 1, 2, 3].map(|number| has_code(&directory, &numbered(number)));
+    assert_eq!(remaining, [true, false, true, true]);
 }
 
 /// The check before the compiler and the compiler have the same features.

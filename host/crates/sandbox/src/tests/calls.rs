@@ -242,11 +242,11 @@ fn a_call_waits_for_memory_that_others_may_need() {
     };
     let alone = call(&limits);
     assert!(!alone.waited_for_memory, "{alone:?}");
-    let held = engine.memory(ALL * 3 / 4, false);
+    let memory = engine.memory(ALL * 3 / 4, false);
     let together = std::thread::scope(|scope| {
         let waiting = scope.spawn(|| call(&limits));
         // It cannot end before.
-        drop(held);
+        drop(memory);
         waiting.join().unwrap()
     });
     assert_eq!(together.end, alone.end);

@@ -59,19 +59,22 @@ impl Case {
 
     /// The processes that there were.
     fn runs(&self) -> Vec<String> {
-        let text = fs::read_to_string(self.path("runs")).unwrap_or_default();
-        text.lines().map(str::to_owned).collect()
+        fs::read_to_string(self.path("runs"))
+            .unwrap_or_default()
+            .lines()
+            .map(str::to_owned)
+            .collect()
     }
 
     /// Returns the file suffixes in the cache.
     fn kept(&self) -> Vec<String> {
         let ending = |path: PathBuf| path.extension()?.to_str().map(str::to_owned);
         let entries = fs::read_dir(self.path("cache")).unwrap();
-        let mut kept: Vec<String> = entries
+        let mut suffixes: Vec<String> = entries
             .filter_map(|entry| ending(entry.unwrap().path()))
             .collect();
-        kept.sort();
-        kept
+        suffixes.sort();
+        suffixes
     }
 }
 
@@ -81,8 +84,10 @@ fn compile(compiler: &Compiler) -> Result<artifact::Artifact, Error> {
 
 /// Returns the code that the real process compiles from the guest.
 fn code() -> Vec<u8> {
-    let compiler = engine::compiler(Metering::Epochs).unwrap();
-    compiler.precompile_component(&guest().build()).unwrap()
+    engine::compiler(Metering::Epochs)
+        .unwrap()
+        .precompile_component(&guest().build())
+        .unwrap()
 }
 
 fn check_runs(artifact: &artifact::Artifact) {
@@ -189,8 +194,7 @@ fn what_breaks_the_compiler_is_remembered() {
         "echo 'no such register' >&2; exit 101",
         "the compiler failed on the component: no such register",
     );
-    let case = Case::new();
-    let error = case.compile("kill -SEGV $$").err().unwrap();
+    let error = Case::new().compile("kill -SEGV $$").err().unwrap();
     assert!(
         matches!(error, Error::Verdict(CompileVerdict::Broke(_))),
         "{error}"
@@ -320,8 +324,8 @@ fn a_process_that_does_not_end_is_killed() {
     assert!(error.to_string().contains("more than 0.2 s"), "{error}");
     assert!(started.elapsed() < Duration::from_mins(1));
     for process in case.runs() {
-        let left = Path::new("/proc").join(&process);
-        assert!(!left.exists(), "{process} is still there");
+        let process_dir = Path::new("/proc").join(&process);
+        assert!(!process_dir.exists(), "{process} is still there");
     }
 }
 

@@ -47,8 +47,11 @@ impl Case {
     }
 
     fn runs(&self) -> Vec<String> {
-        let text = fs::read_to_string(self.dir.path().join("runs")).unwrap_or_default();
-        text.lines().map(str::to_owned).collect()
+        fs::read_to_string(self.dir.path().join("runs"))
+            .unwrap_or_default()
+            .lines()
+            .map(str::to_owned)
+            .collect()
     }
 }
 

@@ -14,8 +14,9 @@ use crate::{artifact::Cache, testing::guest};
 
 fn try_call(plugin: &Plugin) -> Result<End, Error> {
     let reads = FakeReads::default();
-    let called = plugin.call(&request(), reads, &CONTEXT, &Limits::default());
-    called.map(|(report, _)| report.end)
+    plugin
+        .call(&request(), reads, &CONTEXT, &Limits::default())
+        .map(|(report, _)| report.end)
 }
 
 fn called(plugin: &Plugin) -> End {
@@ -95,7 +96,7 @@ fn code_magic(code: &File) -> [u8; 4] {
 }
 
 #[test]
-fn of_many_that_nobody_has_called_the_last_ones_stay() {
+fn only_the_last_uncalled_components_stay_mapped() {
     let engine = engine(Metering::Epochs);
     let (_dir, cache) = cache();
     let first = configured(&engine, &cache);

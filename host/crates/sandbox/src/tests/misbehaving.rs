@@ -1,4 +1,4 @@
-//! Guests that misbehave in ways of the engine and of the artifact: each ends as a fault of its own, with a reason
+//! Guests that misbehave in the engine or as artifacts: each ends as a separate fault, with a reason
 //! that can be read, and the next call is as good as any.
 
 use std::{

@@ -116,7 +116,8 @@ fn pool(threads: usize) -> Pool {
 #[tokio::test]
 async fn a_plugin_holds_at_most_half_of_the_threads() {
     let pool = pool(4);
-    let (one, two) = (named("one", READING), named("two", READING));
+    let one = named("one", READING);
+    let two = named("two", READING);
     let gauges = [Arc::new(Gauge::default()), Arc::new(Gauge::default())];
     let calls = (0..24).map(|index| {
         let plugin = if index % 2 == 0 { &one } else { &two };
@@ -165,7 +166,8 @@ async fn one_component_under_two_names_has_two_shares() {
 #[tokio::test]
 async fn a_pool_of_one_thread_serves_everybody() {
     let pool = pool(1);
-    let (one, two) = (named("one", READING), named("two", READING));
+    let one = named("one", READING);
+    let two = named("two", READING);
     for plugin in [&one, &two, &one] {
         let reads = SlowReads(Arc::default());
         let job = job(reads, SHORT_DEADLINE_MAX);
@@ -313,8 +315,9 @@ async fn what_is_tried_out_takes_one_thread_and_makes_nobody_slow() {
     let turn = pool.dry_run(looping, jobs.collect()).await.unwrap();
     let (report, _) = &turn.called[0];
     assert!(matches!(report.end, End::Faulted(_)), "{:?}", report.end);
-    let (called, left) = (turn.called.len(), turn.left.len());
-    assert_eq!((called, left), (1, 2), "others may want the thread");
+    let called = turn.called.len();
+    let remaining = turn.left.len();
+    assert_eq!((called, remaining), (1, 2), "others may want the thread");
     let calls = (0..6).map(|_| call(&pool, &plugin, job(reads(), SHORT_DEADLINE_MAX)));
     futures::future::join_all(calls).await;
     assert_eq!(
@@ -344,7 +347,8 @@ async fn a_dry_run_with_a_short_deadline_does_not_wait_for_one_with_a_long_deadl
     let jobs = |deadline| VecDeque::from([job(FakeReads::default(), deadline)]);
     let long = pool.dry_run(looping, jobs(SHORT_DEADLINE_MAX * 2));
     let short = pool.dry_run(named("fine", ""), jobs(SHORT_DEADLINE_MAX));
-    let (long, short) = (std::pin::pin!(long), std::pin::pin!(short));
+    let long = std::pin::pin!(long);
+    let short = std::pin::pin!(short);
     match futures::future::select(long, short).await {
         Either::Left(_) => panic!("the long one ended first"),
         Either::Right((ended, _)) => assert_eq!(ended.unwrap().called.len(), 1),
@@ -390,11 +394,11 @@ impl Reads for PanickingReads {
 #[tokio::test]
 async fn a_thread_that_panics_is_told() {
     let pool = pool(2);
-    let alive = tokio::time::timeout(Duration::from_millis(10), pool.died()).await;
+    let alive = tokio::time::timeout(Duration::from_millis(10), pool.panicked()).await;
     assert!(alive.is_err());
     let job = job(PanickingReads, SHORT_DEADLINE_MAX);
-    let ended = call(&pool, &named("one", READING), job).await;
-    assert!(matches!(ended, Err(Error::PoolClosed)));
-    let died = tokio::time::timeout(Duration::from_secs(10), pool.died()).await;
+    let result = call(&pool, &named("one", READING), job).await;
+    assert!(matches!(result, Err(Error::PoolClosed)));
+    let died = tokio::time::timeout(Duration::from_secs(10), pool.panicked()).await;
     assert!(matches!(died, Ok(Error::PoolClosed)));
 }

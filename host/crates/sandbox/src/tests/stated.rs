@@ -84,8 +84,9 @@ fn report(stated: &Value) -> wit::Report {
 
 /// Returns a JSON value's text; a text stands for itself, so that it can be no JSON.
 fn json(stated: &Value) -> String {
-    let text = stated.as_str().map(str::to_owned);
-    text.unwrap_or_else(|| stated.to_string())
+    stated
+        .as_str()
+        .map_or_else(|| stated.to_string(), str::to_owned)
 }
 
 fn text(stated: &Value, field: &str) -> String {
@@ -97,6 +98,10 @@ fn number(stated: &Value, field: &str) -> Option<u64> {
 }
 
 fn list<T>(stated: &Value, field: &str, one: impl Fn(&Value) -> T) -> Vec<T> {
-    let items = stated[field].as_array().into_iter().flatten();
-    items.map(one).collect()
+    stated[field]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(one)
+        .collect()
 }

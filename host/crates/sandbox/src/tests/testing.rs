@@ -230,7 +230,8 @@ impl Description {
             ])
         };
         let read = |[api_version, kind, selector]: &[String; 3]| {
-            let (access, scope) = (V::U8(0), V::U8(0));
+            let access = V::U8(0);
+            let scope = V::U8(0);
             let selector = match &**selector {
                 "" => no_text(),
                 selector => some(text(selector)),

@@ -196,7 +196,7 @@ fn a_runtime_starts_with_constants_that_are_no_part_of_the_pass() {
 
 #[test]
 fn the_random_bytes_of_a_start_follow_from_the_component() {
-    let component = Digest::of(b"component");
+    let component = Digest::hash(b"component");
     let reads = Box::new(FakeReads::default());
     let mut state = StoreState::new(reads, &CONTEXT, &Limits::default(), 0, &component);
     let expected = RandomStream::new(*component.as_bytes()).take(8);

@@ -111,7 +111,7 @@ fn lease_name(namespaces: Option<&[String]>, plugin_selector: Option<&Selector>)
     }
     let namespaces = namespaces.unwrap_or_default().join(",");
     let selector = plugin_selector.map(Selector::to_string).unwrap_or_default();
-    let hash: String = Digest::of(format!("{namespaces}\n{selector}").as_bytes())
+    let hash: String = Digest::hash(format!("{namespaces}\n{selector}").as_bytes())
         .to_hex()
         .chars()
         .take(HASH_LENGTH)

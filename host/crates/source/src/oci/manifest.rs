@@ -98,7 +98,7 @@ impl BlobDescriptor {
     pub(super) fn new(media_type: &str, bytes: &[u8]) -> Self {
         Self {
             media_type: media_type.to_owned(),
-            digest: Digest::of(bytes).to_string(),
+            digest: Digest::hash(bytes).to_string(),
             size: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
             artifact_type: None,
             annotations: BTreeMap::new(),

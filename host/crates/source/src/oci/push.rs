@@ -92,7 +92,7 @@ pub(crate) async fn push(
     )
     .await?;
     Ok(Pushed {
-        digest: Digest::of(bytes),
+        digest: Digest::hash(bytes),
         manifest_digest,
     })
 }
@@ -173,7 +173,7 @@ async fn push_manifest(
     let text = serde_json::to_vec(&manifest).map_err(|source| {
         FailureKind::ArtifactMalformed.because("failed to write the manifest", source)
     })?;
-    let digest = Digest::of(&text);
+    let digest = Digest::hash(&text);
     let call = Call::new(Method::PUT, registry.url(&format!("manifests/{tag}"))?);
     upload(registry, call.body(MANIFEST_TYPE, text), "the repository").await?;
     Ok(digest)
@@ -181,7 +181,7 @@ async fn push_manifest(
 
 /// Uploads a blob that the registry does not have, in one piece.
 async fn push_blob(registry: &mut Registry<'_>, bytes: Vec<u8>) -> Result<(), Failure> {
-    let digest = Digest::of(&bytes);
+    let digest = Digest::hash(&bytes);
     let call = Call::new(Method::HEAD, registry.url(&format!("blobs/{digest}"))?);
     if registry.call(call).await?.status() == StatusCode::OK {
         return Ok(());

@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn names_are_read_and_shown() {
-        let digest = Digest::of(b"manifest");
+        let digest = Digest::hash(b"manifest");
         for text in [
             "registry.example/plugins/memcached:1.4.0".to_owned(),
             "localhost/a:b".to_owned(),

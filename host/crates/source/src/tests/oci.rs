@@ -48,7 +48,7 @@ async fn a_pushed_plugin_can_be_pulled() {
         let registry = Registry::start(sign_in).await;
         let target = registry.private(":1");
         let pushed = fetcher(local()).push(&target, &package()).await.unwrap();
-        assert_eq!(pushed.digest, Digest::of(PLUGIN));
+        assert_eq!(pushed.digest, Digest::hash(PLUGIN));
         for version in [":1".to_owned(), format!("@{}", pushed.manifest_digest)] {
             let fetched = pull(registry.private(&version), &expect_digest(PLUGIN))
                 .await
@@ -70,9 +70,9 @@ async fn an_artifact_has_the_common_layout() {
         .push(&registry.artifact(":1"), &package())
         .await
         .unwrap();
-    let stored = registry.kept.lock();
-    let text = str::from_utf8(&stored.manifests["1"]).unwrap();
-    assert_eq!(Digest::of(text.as_bytes()), pushed.manifest_digest);
+    let kept = registry.kept.lock();
+    let text = str::from_utf8(&kept.manifests["1"]).unwrap();
+    assert_eq!(Digest::hash(text.as_bytes()), pushed.manifest_digest);
     expect_test::expect![[r#"{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","config":{"mediaType":"application/vnd.wasm.config.v0+json","digest":"sha256:2bc1c91127ba8d69c6cc02ac695c667b734db0d78fb1fa5a36728a371ad8cdbd","size":279},"layers":[{"mediaType":"application/wasm","digest":"sha256:0bd6c5d238a3309a19d219103d6f23be446b67c905e04d4b39a4fa56640977ec","size":22}],"annotations":{"org.opencontainers.image.version":"1.0.0"}}"#]].assert_eq(text);
     let manifest: serde_json::Value = serde_json::from_str(text).unwrap();
     let config = &stored.blobs[manifest["config"]["digest"].as_str().unwrap()];
@@ -333,7 +333,7 @@ async fn artifacts_that_are_no_plugins_are_told_apart() {
 async fn other_bytes_than_promised_are_refused() {
     let registry = Registry::start(SignIn::Not).await;
     let manifest = put_layers(&registry, &[("application/wasm", PLUGIN)]);
-    let other = Digest::of(b"other").to_string();
+    let other = Digest::hash(b"other").to_string();
 
     // Before anything is pulled: the expected digest, and the digest of the reference.
     check_refused(
@@ -349,7 +349,7 @@ async fn other_bytes_than_promised_are_refused() {
         Retry::OnChange,
         &[
             "the manifest has the digest",
-            &Digest::of(b"{}").to_string(),
+            &Digest::hash(b"{}").to_string(),
         ],
     );
     assert!(
@@ -373,7 +373,7 @@ async fn other_bytes_than_promised_are_refused() {
 #[tokio::test]
 async fn a_layer_that_is_too_large_is_not_pulled() {
     let registry = Registry::start(SignIn::Not).await;
-    let digest = Digest::of(PLUGIN).to_string();
+    let digest = Digest::hash(PLUGIN).to_string();
     let layer = json!({"mediaType": "application/wasm", "digest": digest, "size": 1 << 30});
     let manifest = json!({"schemaVersion": 2, "layers": [layer]}).to_string();
     registry.put_manifest("1", manifest);
@@ -539,7 +539,7 @@ async fn mirrors_are_asked_first_and_the_registry_last() {
 #[tokio::test]
 async fn a_refusal_is_short_whatever_the_registry_sends() {
     let registry = Registry::start(SignIn::Not).await;
-    let digest = Digest::of(b"another manifest");
+    let digest = Digest::hash(b"another manifest");
     let entry = |kind: &str, digest: &str| json!({"mediaType": kind, "digest": digest, "size": 1});
     let wasm = "application/wasm";
     for manifest in [

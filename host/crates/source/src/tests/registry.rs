@@ -94,7 +94,7 @@ impl Registry {
     }
 
     pub(super) fn put_blob(&self, bytes: &[u8]) -> String {
-        let digest = Digest::of(bytes).to_string();
+        let digest = Digest::hash(bytes).to_string();
         self.kept
             .lock()
             .blobs
@@ -117,7 +117,7 @@ impl Registry {
 }
 
 fn put_manifest(kept: &mut Kept, tag: &str, text: Vec<u8>) -> Digest {
-    let digest = Digest::of(&text);
+    let digest = Digest::hash(&text);
     kept.manifests.insert(tag.to_owned(), text.clone());
     kept.manifests.insert(digest.to_string(), text);
     digest
@@ -163,8 +163,8 @@ fn answer(request: &Request, kept: &mut Kept, sign_in: SignIn) -> Reply {
             Reply::new(202, "").header("location", "/v2/plugins/pond/blobs/uploads/1?state=x")
         }
         ("PUT", Some(("blobs", "uploads/1"))) => {
-            let digest = Digest::of(&request.body).to_string();
-            if request.query["digest"] != digest || request.query["state"] != "x" {
+            let digest = Digest::hash(&asked.body).to_string();
+            if asked.query["digest"] != digest || asked.query["state"] != "x" {
                 return Reply::new(400, "");
             }
             kept.blobs.insert(digest, request.body.clone());

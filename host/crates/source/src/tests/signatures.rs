@@ -35,7 +35,7 @@ fn signing(pem: &str) -> SigningKey {
 }
 
 fn check_blob(text: &str, bytes: &[u8], pems: &[&str]) -> Result<Digest, String> {
-    let digest = Digest::of(bytes);
+    let digest = Digest::hash(bytes);
     signature::check_blob(text.as_bytes(), bytes, &digest, &expect_keys(pems))
         .map_err(|failure| failure.to_string())
 }
@@ -116,7 +116,7 @@ async fn signed_by_cosign(beside: bool, referrers: &[serde_json::Value]) -> Regi
 fn referrer(manifest: &str, kind: &str) -> serde_json::Value {
     json!({
         "mediaType": "application/vnd.oci.image.manifest.v1+json",
-        "digest": Digest::of(manifest.as_bytes()).to_string(),
+        "digest": Digest::hash(manifest.as_bytes()).to_string(),
         "size": manifest.len(),
         "artifactType": kind,
     })
@@ -204,7 +204,7 @@ fn a_mismatching_signature_is_refused() {
 #[test]
 fn a_signature_does_not_count_for_something_else() {
     let key = signing(P256_KEY);
-    let hex = Digest::of(PLUGIN).to_hex();
+    let hex = Digest::hash(PLUGIN).to_hex();
     let statement = "application/vnd.in-toto+json";
     let check = |bundle: &str| check_blob(bundle, PLUGIN, &[P256_PUB]);
     assert_eq!(
@@ -234,7 +234,7 @@ fn a_signature_does_not_count_for_something_else() {
     }
 
     let repository = "registry.test/plugins/pond";
-    let manifest = Digest::of(b"manifest");
+    let manifest = Digest::hash(b"manifest");
     let document = signature::simple(repository, &manifest);
     expect_test::expect![[r#"{"critical":{"identity":{"docker-reference":"registry.test/plugins/pond"},"image":{"docker-manifest-digest":"sha256:05b3abf2579a5eb66403cd78be557fd860633a1fe2103c7642030defe32c657f"},"type":"cosign container image signature"},"optional":null}"#]].assert_eq(str::from_utf8(&document).unwrap());
     let check_simple = |document: &[u8], manifest: &Digest| {
@@ -246,7 +246,7 @@ fn a_signature_does_not_count_for_something_else() {
         check_simple(&document, &manifest).ok(),
         Some(key_id(P256_PUB))
     );
-    let refused = check_simple(&document, &Digest::of(b"other")).unwrap_err();
+    let refused = check_simple(&document, &Digest::hash(b"other")).unwrap_err();
     assert!(refused.contains("of other content"), "{refused}");
     let atomic = String::from_utf8(document)
         .unwrap()
@@ -453,7 +453,7 @@ async fn of_many_signatures_sixteen_are_checked_and_the_refusal_tells_it() {
     unchecked["digest"] = json!("sha512:00");
     let wrong = [
         simple_layer(&registry, &signing(OTHER_KEY), &manifest),
-        simple_layer(&registry, &signing(P256_KEY), &Digest::of(b"other")),
+        simple_layer(&registry, &signing(P256_KEY), &Digest::hash(b"other")),
         unsigned,
         too_large,
         unchecked,
@@ -512,10 +512,9 @@ async fn a_signature_for_another_repository_is_not_taken() {
             repository: Some(name.clone()),
             ..expect_keys(&[P256_PUB, COSIGN_PUB])
         };
-        let digest = Digest::of(PLUGIN);
-        let refused = signature::check_blob(text.as_bytes(), PLUGIN, &digest, &expectation)
-            .unwrap_err()
-            .to_string();
+        let digest = Digest::hash(PLUGIN);
+        let checked = signature::check_blob(text.as_bytes(), PLUGIN, &digest, &expectation);
+        let refused = checked.unwrap_err().to_string();
         assert!(refused.contains("names no repository"), "{refused}");
     }
 }
@@ -533,7 +532,7 @@ async fn bytes_that_were_changed_behind_a_signature_are_not_taken() {
         )
         .await
         .unwrap();
-    let layer = Digest::of(PLUGIN).to_string();
+    let layer = Digest::hash(PLUGIN).to_string();
     registry
         .kept
         .lock()

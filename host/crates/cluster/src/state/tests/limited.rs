@@ -324,7 +324,7 @@ fn a_read_of_another_namespace_is_refused() {
             .map(|pods| pods.len())
     };
     let unseen = |namespace: &str| {
-        Err(ReadFailure::OutOfSight {
+        Err(ReadFailure::OutsideWatchedNamespaces {
             kind: gvk(POD),
             namespace: namespace.into(),
         })

@@ -44,7 +44,7 @@ impl<'a> Findings<'a> {
         };
         match finding {
             StatusFinding::HeldBack(held) => {
-                let is_told = |parent| plan::gives(parent, reason::THROTTLED);
+                let is_told = |parent| plan::has_reason(parent, reason::THROTTLED);
                 let throttled = |status: &Status<'_>| status.synced.reason == reason::THROTTLED;
                 Conclusion {
                     // Once only: a condition that changes with every pass triggers the next one.

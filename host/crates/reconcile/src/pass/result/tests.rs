@@ -570,20 +570,32 @@ fn the_ready_of_a_guest_whose_report_is_left_out_stays() {
 fn a_failed_pass_stalls_unless_the_host_tries_again() {
     let synced = |status| plan::synced(status, reason::INVALID, "");
     for (status, next, expected) in [
-        (ConditionStatus::False, Next::UntilChanged, Outlook::Stalled),
-        (ConditionStatus::False, Next::Backoff, Outlook::Reconciling),
+        (
+            ConditionStatus::False,
+            Next::UntilChanged,
+            ParentProgress::Stalled,
+        ),
+        (
+            ConditionStatus::False,
+            Next::Backoff,
+            ParentProgress::Reconciling,
+        ),
         (
             ConditionStatus::False,
             Next::BackoffAtLeast(MINUTE),
-            Outlook::Reconciling,
+            ParentProgress::Reconciling,
         ),
         (
             ConditionStatus::False,
             Next::RequeueAfter(MINUTE),
-            Outlook::Usual,
+            ParentProgress::Ok,
         ),
-        (ConditionStatus::Unknown, Next::UntilChanged, Outlook::Usual),
-        (ConditionStatus::True, Next::Settled, Outlook::Usual),
+        (
+            ConditionStatus::Unknown,
+            Next::UntilChanged,
+            ParentProgress::Ok,
+        ),
+        (ConditionStatus::True, Next::Settled, ParentProgress::Ok),
     ] {
         let conclusion = Conclusion::of_host(synced(status), next.clone());
         assert_eq!(conclusion.outlook(), expected, "{next:?}");

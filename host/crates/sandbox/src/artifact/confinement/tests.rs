@@ -179,7 +179,7 @@ fn a_process_compiles_where_a_profile_refuses_filters() {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// Its end is told apart from that of a process which reached out.
+/// The host can tell this from a process that reached outside.
 #[test]
 fn a_process_that_is_killed_while_it_confines_itself_does_not_claim_to_be_confined() {
     let output = run("compile where Landlock kills");

@@ -161,7 +161,8 @@ fn event(stated: wit::Event) -> Event {
 }
 
 fn object_size(at: &str, text: &str, limits: &Limits) -> Result<(), Rejected> {
-    let (bytes, max) = (text.len(), limits.object_bytes_max);
+    let bytes = text.len();
+    let max = limits.object_bytes_max;
     if bytes <= max {
         return Ok(());
     }
