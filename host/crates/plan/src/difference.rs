@@ -51,8 +51,9 @@ pub fn first_difference(body: &Map<String, Value>, observed: &Object) -> Option<
     differences(body, observed).into_iter().next()
 }
 
-/// Returns a field in the object to apply that differs from the observed object, and its managers: a field that others own
-/// than the host's `own` managers where there is one, without these then.
+/// Returns a field in the object to apply that differs from the observed object, and the field's managers.
+///
+/// A field that managers other than the host's `own` hold comes first; only those managers are returned then.
 ///
 /// `observed` must hold everyone's managed fields.
 pub fn contested_field<'a>(

@@ -148,8 +148,8 @@ impl Record {
 
     /// Returns the time at which the record is forgotten.
     ///
-    /// A contest lasts twice as long as the wait: in the first half the host leaves the subject alone, so the other side has no reason to
-    /// write; only a quiet second half shows that it has stopped.
+    /// A contest lasts twice as long as the wait: in the first half the host leaves the subject alone, so the other side
+    /// has no reason to write; only a quiet second half shows that it has stopped.
     fn end(&self) -> Instant {
         let contest_end =
             (self.contest.as_ref()).map(|contest| self.repeated + SOON.max(contest.wait * 2));

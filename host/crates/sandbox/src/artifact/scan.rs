@@ -113,8 +113,8 @@ fn check_types(mut reader: BinaryReader<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reads a type, or a declaration within a type. For a component or instance type, reads only the beginning: returns the number of
-/// declarations, which follow.
+/// Reads a type, or a declaration within a type. For a component or instance type, reads only the beginning, and
+/// returns how many declarations follow.
 fn open_type(
     reader: &mut BinaryReader<'_>,
     is_declaration: bool,

@@ -1,7 +1,7 @@
-//! What the host reads from an embedded description before it checks the grants.
+//! The part of an embedded description that the host reads before it checks the grants.
 //!
-//! Anyone who may create a Plugin chooses this text, so reading it costs time and memory linear in its length: the fields that grants
-//! answer are read into bounded lists, and everything else (definitions, the configuration's schema, unknown
+//! Anyone who may create a Plugin chooses this text, so reading it costs no more than its length: the fields that
+//! grants answer are read into bounded lists, and everything else (definitions, the configuration's schema, unknown
 //! fields) is skipped without being built. serde_json skips without recursion, at any depth.
 
 use std::{fmt, marker::PhantomData};
