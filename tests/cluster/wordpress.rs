@@ -457,7 +457,7 @@ fn a_site_cannot_wait_for_the_passwords_of_a_later_site() {
     let refused = |parent: &Value| {
         condition(parent, "Synced").is_some_and(|message| {
             message.contains(
-                "Secret example-wordpress-mysql belongs to another parent: annotate message with \
+                "Secret example-wordpress-mysql belongs to another parent: annotate it with \
                  innkeeper.dev/shared-with: Wordpress.example.com/thief",
             )
         })

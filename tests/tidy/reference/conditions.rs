@@ -59,12 +59,6 @@ fn the_page_of_conditions_is_up_to_date() {
         table(["condition", "reason", "meaning", "remedy"], rows)
     )
     .expect(TAKES_ANY_TEXT);
-    body.push_str(
-        "\n## Reasons of `innkeeper status`\n\n\
-        The command reports these itself, when no condition does.\n\n",
-    );
-    let rows = remedied(COMMAND_REASONS);
-    body.push_str(&table(head, rows));
     let opening = "Every reason in the conditions of parents and Plugins, with the remedy.\n\
         `kubectl describe` shows the condition's message, which names the object, the cause and the values. `innkeeper status` lists parents that are not Ready.";
     check("conditions.md", "Conditions and reasons", opening, &body);
@@ -152,8 +146,8 @@ fn every_reason_of_plugins_has_an_entry() {
         .skip(1)
         .filter_map(|rest| rest.split('"').next());
     // A signature is made by commands only.
-    let categories = categories.filter(|it| *it != "signing-failed");
-    found.extend(categories.map(|category| category.split('-').map(capital).collect::<String>()));
+    let categories = categories.filter(|category| *category != "signing-failed");
+    listed.extend(categories.map(|category| category.split('-').map(capital).collect::<String>()));
     for errors in ["artifact/error.rs", "error.rs"] {
         let errors = crate::files::read(&format!("host/crates/sandbox/src/{errors}"));
         let (_, reasons) = errors

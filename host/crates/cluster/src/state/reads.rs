@@ -245,7 +245,7 @@ impl WatchTable {
             .filter_map(|source| source.namespace.as_ref())
             .find(|name| !self.is_watched(name))
         {
-            return Err(ReadFailure::OutOfSight {
+            return Err(ReadFailure::OutsideWatchedNamespaces {
                 kind: kind.clone(),
                 namespace: Arc::clone(unwatched),
             });

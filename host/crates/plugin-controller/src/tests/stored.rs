@@ -126,7 +126,9 @@ fn a_loaded_component_serves_only_a_declaration_that_verifies_it_alike() {
     other.config.insert("size".to_owned(), 1.into());
     assert!(has_component(&other));
     other.keys.clear();
-    assert!(!found(&other));
-    assert!(!found(&declare(json!({"keys": [key], "name": "web"}))));
+    assert!(!has_component(&other));
+    assert!(!has_component(&declare(
+        json!({"keys": [key], "name": "web"})
+    )));
     assert!(state.component(&before, &Digest::hash(b"x")).is_none());
 }

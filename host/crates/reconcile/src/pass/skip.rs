@@ -69,5 +69,5 @@ pub(crate) fn named(waiting: &[Waiting]) -> String {
 
 /// Returns true if no other host has written the condition `Synced` of a parent.
 pub(crate) fn is_unclaimed(plugin: &PluginName, parent: &Object) -> bool {
-    plan::has_host_condition(plugin, parent) || ParentConditions::of(parent).synced.is_none()
+    plan::has_host_condition(plugin, parent) || ParentConditions::new(parent).synced.is_none()
 }

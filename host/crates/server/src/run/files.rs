@@ -63,8 +63,8 @@ pub(super) async fn load_all(args: &RunArgs) -> Result<LoadedFiles, Failure> {
     let context = Arc::new(LoaderContext {
         engine,
         cache: cache.clone(),
-        compiler: Compiler::new(cache.clone(), Program::of_process(), compile_bounds()),
-        config_checker: ConfigChecker::new(Program::of_process()),
+        compiler: Compiler::new(cache.clone(), Program::current(), compile_bounds()),
+        config_checker: ConfigChecker::new(Program::current()),
         artifact_limits: artifact::Limits::default(),
         limits: Limits::default(),
         configs: settings.configs(),

@@ -93,8 +93,9 @@ async fn leases_with_holders(
         leases => leases?,
     };
     let scope = args.host_scope();
-    let named = leases.iter().filter_map(|object| {
-        let (lease, other) = (Lease::from(object), HostScope::from_lease(object));
+    let overlapping = leases.iter().filter_map(|object| {
+        let lease = Lease::from(object);
+        let other = HostScope::from_lease(object);
         let namespace = object.namespace.as_deref().unwrap_or_default();
         let is_held = !lease.record.holder.is_empty() && scope.meets(&other);
         is_held.then(|| (format!("{namespace}/{}", object.name), lease))

@@ -59,7 +59,7 @@ impl Tasks {
     pub(super) fn watch_threads(&mut self, shared: &Arc<Shared>) {
         let shared = Arc::clone(shared);
         self.background.spawn(async move {
-            Err(shared.pool.died().await)
+            Err(shared.pool.panicked().await)
                 .or_fail(Exit::Failure, "the threads that run plugins ended")
         });
     }

@@ -75,7 +75,7 @@ async fn an_artifact_has_the_common_layout() {
     assert_eq!(Digest::hash(text.as_bytes()), pushed.manifest_digest);
     expect_test::expect![[r#"{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","config":{"mediaType":"application/vnd.wasm.config.v0+json","digest":"sha256:2bc1c91127ba8d69c6cc02ac695c667b734db0d78fb1fa5a36728a371ad8cdbd","size":279},"layers":[{"mediaType":"application/wasm","digest":"sha256:0bd6c5d238a3309a19d219103d6f23be446b67c905e04d4b39a4fa56640977ec","size":22}],"annotations":{"org.opencontainers.image.version":"1.0.0"}}"#]].assert_eq(text);
     let manifest: serde_json::Value = serde_json::from_str(text).unwrap();
-    let config = &stored.blobs[manifest["config"]["digest"].as_str().unwrap()];
+    let config = &kept.blobs[manifest["config"]["digest"].as_str().unwrap()];
     expect_test::expect![[r#"{"architecture":"wasm","component":{"exports":["innkeeper:plugin/reconciler@0.1.0"],"imports":["innkeeper:plugin/host@0.1.0"],"target":null},"created":"1970-01-01T00:00:00Z","layerDigests":["sha256:0bd6c5d238a3309a19d219103d6f23be446b67c905e04d4b39a4fa56640977ec"],"os":"wasip2"}"#]].assert_eq(str::from_utf8(config).unwrap());
 }
 

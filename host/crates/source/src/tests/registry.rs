@@ -163,8 +163,8 @@ fn answer(request: &Request, kept: &mut Kept, sign_in: SignIn) -> Reply {
             Reply::new(202, "").header("location", "/v2/plugins/pond/blobs/uploads/1?state=x")
         }
         ("PUT", Some(("blobs", "uploads/1"))) => {
-            let digest = Digest::hash(&asked.body).to_string();
-            if asked.query["digest"] != digest || asked.query["state"] != "x" {
+            let digest = Digest::hash(&request.body).to_string();
+            if request.query["digest"] != digest || request.query["state"] != "x" {
                 return Reply::new(400, "");
             }
             kept.blobs.insert(digest, request.body.clone());
