@@ -15,7 +15,7 @@ use innkeeper_plugin_controller::{
     resource::{Declared, Plugin as PluginObject},
 };
 use innkeeper_policy::{Grants, is_secret};
-use innkeeper_reconcile::{Candidate, Differences, Reconciler, Serving, Shared, until_read};
+use innkeeper_reconcile::{Candidate, Differences, Reconciler, Revision, Shared, until_read};
 use innkeeper_sandbox::Described;
 use innkeeper_server::run::{self, ReadOnlyHost};
 use serde_json::{Map, Value};
@@ -113,18 +113,17 @@ pub(super) async fn dump(args: &FleetArgs, inputs: Inputs, to: &Path) -> Result<
     Ok(forecast.parents + forecast.faults_known + forecast.skipped)
 }
 
-/// Returns notes about parent kinds without grants.
-fn denied(serving: &Serving) -> impl Iterator<Item = String> {
+/// The notes about kinds of parents that the grants lack.
+fn denied(serving: &Revision) -> impl Iterator<Item = String> {
     let kinds = serving.plugin.manifest().parent_kinds().into_iter();
     kinds
         .filter(|kind| !serving.grants.allows_parent(kind))
         .map(|kind| format!("the grants lack parents of {kind}, so they have no passes"))
 }
 
-/// Fails if the plugin may read Secret values, which a dump does not contain.
-fn check_no_secret_values(serving: &Serving) -> Result<(), Failure> {
-    let manifest = serving.plugin.manifest();
-    let grants = &serving.grants;
+/// Fails if the plugin may read the values of Secrets, which a dump does not have.
+fn reads_no_values(serving: &Revision) -> Result<(), Failure> {
+    let (manifest, grants) = (serving.plugin.manifest(), &serving.grants);
     let reads = grants
         .reads_for(manifest)
         .iter()
@@ -231,7 +230,7 @@ fn serving(
     config: Option<&Map<String, Value>>,
     grants: Option<&Grants>,
     declared: Option<&Declared>,
-) -> Result<Serving, Failure> {
+) -> Result<Revision, Failure> {
     let none = Map::new();
     let config = config.or_else(|| declared.map(|declared| &declared.config));
     let plugin = described
@@ -246,16 +245,16 @@ fn serving(
             terms.grants = grants;
             terms.serving(plugin)
         }
-        None => Serving::new(plugin, Arc::new(grants), Arc::<Limits>::default()),
+        None => Revision::new(plugin, Arc::new(grants), Arc::<Limits>::default()),
     })
 }
 
 /// All parents of one kind.
 struct Fleet {
     reconciler: Reconciler,
-    serving: Serving,
-    against: Option<Serving>,
-    requested: Vec<ParentName>,
+    serving: Revision,
+    against: Option<Revision>,
+    asked: Vec<ParentName>,
     until: Instant,
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use innkeeper_model::Limits;
-use innkeeper_reconcile::Serving;
+use innkeeper_reconcile::Revision;
 use innkeeper_sandbox::Plugin;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -59,7 +59,12 @@ impl ActiveRevision {
     }
 
     /// Swaps all its controllers to a revision under these terms. The passes end if they cannot continue under them.
-    pub(crate) async fn swap(&mut self, serving: &Serving, terms: &Terms, change: Option<Instant>) {
+    pub(crate) async fn swap(
+        &mut self,
+        serving: &Revision,
+        terms: &Terms,
+        change: Option<Instant>,
+    ) {
         if !self.continues_under(terms) {
             self.rest().await;
         }

@@ -9,8 +9,8 @@ use innkeeper_model::{
     Backoff, GroupKind, Gvk, HashKey, Limits, Manifest, Object, ParentKind, PluginName,
     ResourceVersion, Scope, error_chain, kind_of_crd,
 };
-use innkeeper_plan::plan_definition;
-use innkeeper_reconcile::{Serving, Shared};
+use innkeeper_plan::crd;
+use innkeeper_reconcile::{Revision, Shared};
 use serde_json::{Map, Value};
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, error, info};
@@ -54,7 +54,7 @@ impl CheckedDefinitions {
         &mut self,
         shared: &Shared,
         plugin: &PluginName,
-        serving: &Serving,
+        serving: &Revision,
         crds: Crds,
         has_served: bool,
     ) -> Result<(), Error> {
@@ -133,17 +133,15 @@ pub async fn keep_definitions(
 }
 
 /// Returns a sentence about the kinds of parents that the cluster does not serve; none if it serves all.
-fn missing_parents(cluster: &Cluster, serving: &Serving) -> Option<String> {
-    let missing = serving
-        .parents()
-        .map(|parent| &parent.kind)
-        .filter(|kind| cluster.served(kind).is_none());
+fn missing_parents(cluster: &Cluster, serving: &Revision) -> Option<String> {
+    let parents = serving.parents().map(|parent| &parent.kind);
+    let missing = parents.filter(|kind| cluster.served(kind).is_none());
     let missing: Vec<String> = missing.map(ToString::to_string).collect();
     (!missing.is_empty()).then(|| format!("the cluster does not serve {}", missing.join(", ")))
 }
 
 /// Returns the names of the definitions that a revision has or needs.
-fn names_of(serving: &Serving) -> Vec<String> {
+fn names_of(serving: &Revision) -> Vec<String> {
     let own = serving.plugin.manifest().crds.iter().filter_map(name_of);
     let parents = serving.parents().map(definition_of);
     own.map(str::to_owned).chain(parents).collect()
@@ -160,7 +158,7 @@ fn definition_of(parent: &ParentKind) -> String {
 async fn install(
     shared: &Shared,
     plugin: &PluginName,
-    serving: &Serving,
+    serving: &Revision,
     crds: Crds,
     has_served: bool,
 ) -> Result<bool, Error> {
@@ -210,7 +208,7 @@ pub(super) fn installs(terms: &Terms, manifest: &Manifest, kind: &GroupKind) -> 
 }
 
 /// Checks that a host that is limited to namespaces can see all children of the parents.
-fn check_scope(shared: &Shared, plugin: &PluginName, serving: &Serving) -> Result<(), Error> {
+fn check_scope(shared: &Shared, plugin: &PluginName, serving: &Revision) -> Result<(), Error> {
     if shared.cluster.namespaces().is_none() {
         return Ok(());
     }

@@ -8,7 +8,7 @@ use std::{
 
 use innkeeper_model::{GroupKind, Limits, Manifest, PluginName};
 use innkeeper_policy::{Assessment, Grants, Shortfall};
-use innkeeper_reconcile::Serving;
+use innkeeper_reconcile::Revision;
 use innkeeper_sandbox::{Described, Plugin, artifact};
 use serde_json::{Map, Value};
 use tracing::info;
@@ -40,8 +40,8 @@ impl Loaded {
     }
 
     /// Returns the revision that its passes run.
-    pub(crate) fn serving(&self, limits: &Arc<Limits>) -> Serving {
-        Serving::new(
+    pub(crate) fn serving(&self, limits: &Arc<Limits>) -> Revision {
+        Revision::new(
             Arc::clone(&self.plugin),
             Arc::clone(&self.grants),
             Arc::clone(limits),

@@ -7,6 +7,7 @@ use innkeeper_model::{
     Condition, ConditionStatus, GroupKind, Gvk, Object, PluginName, error_chain, reason,
 };
 use innkeeper_plan::synced;
+use innkeeper_reconcile::Role;
 use tokio::time::sleep;
 use tracing::debug;
 
@@ -28,7 +29,7 @@ async fn note_gone_before(cx: &Context) {
     while !cx.registration.waiting().is_empty() {
         sleep(CHECK_PERIOD).await;
     }
-    for name in cx.shared.inventory.once_served() {
+    for name in cx.shared.inventory.plugins(Role::Served) {
         let is_there = cx.registration.parent(&id_of(&name)).is_some();
         if !is_there && !cx.files.contains_key(&name) {
             note_gone(cx, &name);
@@ -68,14 +69,14 @@ async fn tell_gone(cx: &Context, name: &PluginName, told: &mut ToldParents) -> b
         }
     };
     let inventory = &cx.shared.inventory;
-    let served = inventory.served(name);
+    let served = inventory.kinds(name, Role::Served);
     let mut kinds: BTreeSet<GroupKind> = served.iter().map(Gvk::group_kind).collect();
     cx.with_claims(|claims| kinds.retain(|kind| claims.holder(kind).is_none()));
     let verdict = |parent: &Object| verdict(name, parent);
     if !tell_all(cx, name, told, &kinds, verdict).await || is_there {
         return false;
     }
-    let removed = inventory.remove_served(name).await;
+    let removed = inventory.remove(name, Role::Served, &served).await;
     let removed = removed.inspect_err(|error| {
         debug!(plugin = %name, error = %error_chain(error), "failed to remove a deleted Plugin from the inventory");
     });

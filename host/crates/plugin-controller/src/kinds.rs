@@ -4,7 +4,7 @@ use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
 
 use innkeeper_cluster::Interest;
 use innkeeper_model::{GroupKind, Gvk, Limits, PluginName, error_chain};
-use innkeeper_reconcile::{RecentFault, Reconciler, Serving, Shared};
+use innkeeper_reconcile::{RecentFault, Reconciler, Revision, Role, Shared};
 use tracing::{info, warn};
 
 use super::{Error, Loaded, crds::CheckedDefinitions, resource::Crds};
@@ -19,7 +19,7 @@ pub struct Served {
 
 impl Served {
     /// Starts the watches of a plugin. The cluster has to serve its kinds of parents.
-    pub(super) fn new(shared: &Arc<Shared>, name: &PluginName, serving: &Serving) -> Self {
+    pub(super) fn new(shared: &Arc<Shared>, name: &PluginName, serving: &Revision) -> Self {
         let reconcilers = serving.parents().map(|parent| {
             let name = name.clone();
             let kind = parent.kind.clone();
@@ -74,14 +74,13 @@ pub async fn serve(
         .await?;
     if loaded.manifest().finalize {
         let parents = serving.parents().map(|parent| parent.kind.clone());
-        shared
-            .inventory
-            .record_parents(&loaded.name, parents)
-            .await
-            .map_err(|source| Error::RecordParents {
-                plugin: loaded.name.clone(),
-                source: Box::new(source),
-            })?;
+        let parents = parents.collect();
+        let inventory = &shared.inventory;
+        let recorded = inventory.record(&loaded.name, Role::Finalizing, &parents);
+        recorded.await.map_err(|source| Error::RecordParents {
+            plugin: loaded.name.clone(),
+            source: Box::new(source),
+        })?;
     }
     let served = Served::new(shared, &loaded.name, &serving);
     info!(
@@ -106,7 +105,7 @@ pub fn interests(loaded: &Loaded, once_made: &BTreeSet<Gvk>) -> Vec<Interest> {
 ///
 /// Only then, because the host watches recorded kinds to prune the children that earlier revisions made.
 pub async fn forget_unused_kinds(shared: &Shared, served: &Served) {
-    for kind in shared.inventory.of(&served.name) {
+    for kind in shared.inventory.kinds(&served.name, Role::Child) {
         let unused = |reconciler: &Arc<Reconciler>| {
             !reconciler.may_make(&kind)
                 && reconciler.registration().child_count(&kind.group_kind()) == Some(0)
@@ -114,7 +113,9 @@ pub async fn forget_unused_kinds(shared: &Shared, served: &Served) {
         if !served.reconcilers.iter().all(unused) {
             continue;
         }
-        if let Err(error) = shared.inventory.remove(&served.name, &kind).await {
+        let kinds = BTreeSet::from([kind.clone()]);
+        let removed = shared.inventory.remove(&served.name, Role::Child, &kinds);
+        if let Err(error) = removed.await {
             warn!(plugin = %served.name, %kind, error = %error_chain(&error), "failed to remove a kind from the inventory");
             continue;
         }

@@ -223,11 +223,11 @@ impl Work for Manager {
                 return Next::Forget;
             }
             Observed::Behind { until } => {
-                return Next::Again(until.saturating_duration_since(Instant::now()));
+                return Next::AwaitOwnWrites(until.saturating_duration_since(Instant::now()));
             }
             // The active revision stays active.
             Observed::NotReady { .. } | Observed::NamespaceFull { .. } => {
-                return Next::Parked(WAITING_RECHECK);
+                return Next::AwaitCache(WAITING_RECHECK);
             }
         };
         // Not earlier: the first observation shows that all Plugins are in the cache.

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, convert::Infallible, time::Duration};
 
 use innkeeper_model::PluginName;
-use innkeeper_reconcile::Shared;
+use innkeeper_reconcile::{Role, Shared};
 use tokio::time::sleep;
 
 use super::finalizers::{Finalizers, ReleaseScope};
@@ -19,11 +19,11 @@ pub async fn tend_orphans(shared: &Shared, has_passes: impl Fn(&PluginName) -> b
     let mut orphans: BTreeMap<PluginName, Finalizers> = BTreeMap::new();
     loop {
         sleep(CHECK_PERIOD).await;
-        let mut names = shared.inventory.finalizing();
+        let mut names = shared.inventory.plugins(Role::Finalizing);
         names.retain(|name| !has_passes(name));
         orphans.retain(|name, _| names.contains(name));
         for name in names {
-            let kinds = shared.inventory.parents(&name);
+            let kinds = shared.inventory.kinds(&name, Role::Finalizing);
             let finalizers = orphans.entry(name.clone()).or_default();
             finalizers
                 .release(shared, &name, &kinds, ReleaseScope::Skipping)

@@ -5,7 +5,7 @@
 use std::{sync::Arc, time::Duration};
 
 use innkeeper_model::{Object, PluginName, Retry};
-use innkeeper_reconcile::Next;
+use innkeeper_reconcile::{Next, Role};
 use tokio::time::Instant;
 use tracing::{debug, info};
 
@@ -197,7 +197,7 @@ async fn finalize(cx: &Context, subject: &mut Subject<'_>, state: &mut PluginSta
     if !object.has_finalizer(&cx.name.finalizer()) {
         return Next::UntilChanged;
     }
-    let kinds = cx.shared.inventory.parents(&name);
+    let kinds = cx.shared.inventory.kinds(&name, Role::Finalizing);
     let remaining = release_parents(cx, state, &name, &kinds).await;
     if remaining.is_empty() {
         return remove_finalizer(cx, &mut subject.target, &name).await;

@@ -197,10 +197,10 @@ impl Work for Warmer {
                 return Next::Forget;
             }
             Observed::Behind { until } => {
-                return Next::Again(until.saturating_duration_since(Instant::now()));
+                return Next::AwaitOwnWrites(until.saturating_duration_since(Instant::now()));
             }
             Observed::NotReady { .. } | Observed::NamespaceFull { .. } => {
-                return Next::Parked(WAITING_RECHECK);
+                return Next::AwaitCache(WAITING_RECHECK);
             }
         };
         self.drop_triggers();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use innkeeper_cluster::ParentConditions;
 use innkeeper_model::{ANNOTATION_PAUSED, Limits, Object};
-use innkeeper_reconcile::{RecentFault, Reconciler, Usage};
+use innkeeper_reconcile::{RecentFault, Reconciler, Role, Usage};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -121,7 +121,11 @@ pub(crate) fn status(facts: &Facts<'_>, measured: Measured, before: &PluginStatu
 
 /// Returns every kind once, although children may have been made in several versions of it.
 fn child_kinds(cx: &Context, active: &ActiveRevision) -> Vec<ChildKindStatus> {
-    let kinds = cx.shared.inventory.of(&active.served.name).into_iter();
+    let kinds = cx
+        .shared
+        .inventory
+        .kinds(&active.served.name, Role::Child)
+        .into_iter();
     let by_kind: BTreeMap<_, _> = kinds.map(|kind| (kind.group_kind(), kind)).collect();
     by_kind
         .into_values()

@@ -1,4 +1,4 @@
-//! The times of the queue and the cache alone, with 100,000 parents and objects: no pass, no network.
+//! Benchmarks queue and cache alone, with 100,000 parents and objects, without passes or network.
 
 use std::{hint::black_box, time::Duration};
 
@@ -10,10 +10,10 @@ use innkeeper_reconcile::Next;
 use innkeeper_reconcile::controller::queue::{Class, Queue};
 use serde_json::{Value, json};
 
-/// The number of queued keys and of cached objects; the size of cluster of the figures in host/docs/performance.md.
+/// The number of queued keys and cached objects, as for the figures in host/docs/performance.md.
 const COUNT: usize = 100_000;
 
-/// The size of an object's JSON in bytes, as in the target for an event.
+/// An object's JSON size in bytes, as in the target for events.
 const OBJECT_BYTES: usize = 5 * 1024;
 
 fn main() -> anyhow::Result<()> {
@@ -57,9 +57,9 @@ fn waiting(group: &mut BenchmarkGroup<'_, WallTime>) {
     assert_eq!(queue.depth(), COUNT, "every key should be queued");
 }
 
-/// Measures one trigger, pass and end; each key has its next pass in ten hours.
+/// Measures one trigger, pass and end; each key is due in ten hours.
 fn delayed(group: &mut BenchmarkGroup<'_, WallTime>) {
-    /// The default resync period of the host.
+    /// The host's default resync period.
     const LATER: Duration = Duration::from_hours(10);
 
     let mut queue = Queue::new(0, |key: &ObjectId| key.namespace.clone());
@@ -90,7 +90,7 @@ fn delayed(group: &mut BenchmarkGroup<'_, WallTime>) {
 fn events(group: &mut BenchmarkGroup<'_, WallTime>) -> anyhow::Result<()> {
     let mut cache = ObjectCache::new(Gvk::new("", "v1", "Pod"));
     let mut version = 0;
-    // Lines from one text, because the freed memory of thousands of JSON values would slow the allocator down.
+    // Lines from one text, because freeing thousands of JSON values would slow the allocator down.
     let template = json!({"type": "KIND", "object": pod()}).to_string();
     let mut line = |kind| {
         version += 1;

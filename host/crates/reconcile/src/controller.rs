@@ -1,7 +1,6 @@
-//! The controller of one plugin and one kind of parents: decides on the times of passes and runs them.
+//! The controller for one plugin and parent kind: queues triggers and runs passes.
 //!
-//! Holds the queue, takes triggers in, and starts a pass when a place is free.
-//! It does not know the content of a pass, and it needs no state from before a restart.
+//! It does not know what a pass does, and needs no state from before a restart.
 
 pub mod queue;
 mod resync;
@@ -24,10 +23,10 @@ use crate::{Attempt, Next, WaitingEdits};
 use queue::{Class, Queue, Ticket};
 use resync::Resync;
 
-/// An error that ends a controller before it is told to stop.
+/// An error that ends a controller before shutdown.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A pass panicked: an error of the host, never of a guest.
+    /// A pass panicked: a bug in the host, never in a guest.
     #[error("failed to finish a pass")]
     Pass(#[source] JoinError),
 }
@@ -39,14 +38,14 @@ pub struct Triggered {
     pub parent: ObjectId,
     /// The urgency.
     pub class: Class,
-    /// The time of the change that it needs the pass for.
+    /// The time of the change that needs the pass.
     pub since: Instant,
-    /// True if the pass comes after those of other parents.
+    /// True if the passes of other parents come first.
     pub is_last: bool,
 }
 
 impl Triggered {
-    /// Returns a parent whose change has just been seen.
+    /// Returns a parent that has just changed.
     pub fn now(parent: ObjectId, class: Class) -> Self {
         let since = Instant::now();
         Self {
@@ -58,7 +57,7 @@ impl Triggered {
     }
 }
 
-/// The work of a controller: triggers in, passes out.
+/// A controller's source of triggers, and its passes.
 pub trait Work: Send + Sync + 'static {
     /// Waits for at least one trigger; cancelling it loses none.
     fn triggers(&self) -> impl Future<Output = Vec<Triggered>> + Send;
@@ -66,47 +65,44 @@ pub trait Work: Send + Sync + 'static {
     /// Runs one pass.
     fn pass(&self, parent: ObjectId, attempt: Attempt) -> impl Future<Output = Next> + Send;
 
-    /// Queues every parent without a known change; they come back as triggers.
-    /// Called once per [`Bounds::resync_period`], if that is set.
+    /// Triggers every parent. Called once per [`Bounds::resync_period`], if that is set.
     fn resync(&self) {}
 
-    /// Returns the time since a fixed moment, including the sleep of the machine.
-    ///
-    /// With a clock that stands still during sleep, a requeue would be late by the time that the machine has slept.
+    /// Returns the time since a fixed moment, including machine sleep; otherwise a requeue would be late by that sleep.
     fn now(&self) -> Duration {
         since_boot()
     }
 }
 
-/// The limits of a controller.
+/// A controller's limits.
 pub struct Bounds {
-    /// A permit for each concurrent pass of the plugin; the controllers of all its kinds of parents share it.
-    pub places: Arc<Semaphore>,
-    /// The number of passes that may begin per second.
+    /// A permit for each of the plugin's concurrent passes, shared by the controllers of all its parent kinds.
+    pub permits: Arc<Semaphore>,
+    /// The most passes that may begin per second.
     pub passes_per_second_max: u32,
-    /// The mean time between two resyncs; none for no resyncs.
+    /// The mean time between two resyncs; `None` for no resyncs.
     pub resync_period: Option<Duration>,
-    /// The seed of the jitter; each queue needs its own.
+    /// The jitter's seed; each queue needs another one.
     pub seed: u64,
 }
 
-/// The observers of a controller.
+/// A controller's metrics and heartbeat.
 pub struct LoopTelemetry {
-    /// Its metrics.
+    /// The metrics.
     pub metrics: ControllerMetrics,
-    /// The heartbeat: called in every turn of the loop, at least every five seconds; dropped when the controller stops.
+    /// Called in every turn of the loop, at least every five seconds; dropped when the controller stops.
     pub heartbeat: Box<dyn Fn() + Send + Sync>,
 }
 
-/// The longest time between two turns of the loop, for its heartbeat and to notice that the machine has slept.
+/// The longest time between two turns of the loop, for the heartbeat and to notice machine sleep.
 ///
-/// A third of the 15 s after which `/livez` reports a loop as stalled, so that one late turn is no failure.
+/// A third of the 15 s after which `/livez` reports a loop as stalled, so one late turn is no failure.
 const HEARTBEAT_EVERY: Duration = Duration::from_secs(5);
 
-/// Runs passes until told to stop, and then until the running ones have ended.
+/// Runs passes until `stop`, and then waits for the running ones.
 ///
-/// Dropping the future aborts the passes. A pass that is aborted between two writes is like a crash at that place, and
-/// the next pass converges.
+/// Dropping the future aborts the passes. Aborting a pass between two writes is like a crash there: the next pass
+/// converges.
 pub async fn run<W: Work>(
     work: Arc<W>,
     bounds: Bounds,
@@ -114,7 +110,7 @@ pub async fn run<W: Work>(
     stop: CancellationToken,
 ) -> Result<(), Error> {
     let Bounds {
-        places,
+        permits,
         passes_per_second_max,
         resync_period,
         seed,
@@ -136,10 +132,10 @@ pub async fn run<W: Work>(
         metrics,
     };
     tokio::select! {
-        never = controller.work_on(&places, heartbeat) => match never? {},
+        never = controller.work_on(&permits, heartbeat) => match never? {},
         () = stop.cancelled() => {}
     }
-    // The queued keys need no pass now: the first list after the next start queues them again.
+    // Queued keys need no pass now: the first list after the next start queues them again.
     debug!(
         running = controller.passes.len(),
         queued = controller.queue.depth(),
@@ -151,29 +147,27 @@ pub async fn run<W: Work>(
     Ok(())
 }
 
-/// The state of the loop.
 struct PassLoop<W> {
     work: Arc<W>,
     resync: Option<Resync>,
     queue: Queue<ObjectId>,
-    /// The rate limit of passes; a longer burst than one second's worth would let a plugin exceed it.
+    /// The rate limit for passes; with a longer burst than one second's worth, a plugin would exceed it.
     rate: Rate,
     bucket: TokenBucket<Duration>,
     passes: JoinSet<EndedPass>,
-    /// The times at which the host saw the first change that no pass has begun for; at most one per queued parent.
+    /// The time of the first change that no pass has begun for; at most one entry per queued parent.
     changed: BTreeMap<ObjectId, Instant>,
     edits: WaitingEdits,
     metrics: ControllerMetrics,
 }
 
-/// The parent of a pass that has ended, the time of its next one, and the time at which the host saw the first change
-/// that the pass was for.
+/// An ended pass: its parent, the next pass, and when the host saw the first change that it was for.
 type EndedPass = (ObjectId, Next, Option<Instant>);
 
 impl<W: Work> PassLoop<W> {
     async fn work_on(
         &mut self,
-        places: &Arc<Semaphore>,
+        permits: &Arc<Semaphore>,
         heartbeat: Box<dyn Fn() + Send + Sync>,
     ) -> Result<Infallible, Error> {
         let work = Arc::clone(&self.work);
@@ -183,7 +177,7 @@ impl<W: Work> PassLoop<W> {
             heartbeat();
             let wait = self.next_start();
             tokio::select! {
-                // In this order: a pass that begins should see the ends of other passes and the changes so far.
+                // In this order, so that a pass begins after the ends of other passes and the changes so far.
                 biased;
                 Some(ended) = self.passes.join_next() => self.end(ended.map_err(Error::Pass)?),
                 triggers = work.triggers() => {
@@ -202,17 +196,18 @@ impl<W: Work> PassLoop<W> {
                     self.edits.set(self.queue.has_edits());
                     self.metrics.triggered(count, self.queue.depth());
                 }
-                place = free_place(places, wait) => self.begin(place),
+                permit = next_permit(permits, wait) => self.begin(permit),
                 _ = turns.tick() => self.resync(),
             }
         }
     }
 
-    /// Returns the time until a pass may begin; none while no key waits.
+    /// Returns the time until a pass may begin; `None` while no key waits.
     fn next_start(&self) -> Option<Duration> {
-        let (due, now) = (self.queue.next_due()?, self.now());
-        let wait = due.saturating_sub(now);
-        Some(wait.max(self.bucket.wait(1, self.rate, now)))
+        let due = self.queue.next_due()?;
+        let now = self.now();
+        let rate_wait = self.bucket.wait(1, self.rate, now);
+        Some(due.saturating_sub(now).max(rate_wait))
     }
 
     fn resync(&mut self) {
@@ -220,16 +215,16 @@ impl<W: Work> PassLoop<W> {
         if let Some(resync) = &mut self.resync
             && resync.is_due(now)
         {
-            debug!("resync: queues every parent");
+            debug!("resync: queueing every parent");
             self.work.resync();
         }
     }
 
-    fn begin(&mut self, place: OwnedSemaphorePermit) {
+    fn begin(&mut self, permit: OwnedSemaphorePermit) {
         let now = self.now();
         let Some(Ticket {
             key,
-            parked_since,
+            cache_wait_since,
             waited,
         }) = self.queue.pop(now)
         else {
@@ -238,7 +233,7 @@ impl<W: Work> PassLoop<W> {
         self.edits.set(self.queue.has_edits());
         self.bucket.take(1, self.rate, now);
         let attempt = Attempt {
-            parked: parked_since.map(|since| now.saturating_sub(since)),
+            cache_wait: cache_wait_since.map(|since| now.saturating_sub(since)),
             changed: self.changed.remove(&key),
             edits: self.edits.clone(),
         };
@@ -248,16 +243,16 @@ impl<W: Work> PassLoop<W> {
         self.passes.spawn(async move {
             let next = work.pass(key.clone(), attempt).await;
             running.end(result(&next));
-            drop(place);
+            drop(permit);
             (key, next, changed)
         });
     }
 
     fn end(&mut self, (parent, next, changed): EndedPass) {
-        // The pass has not acted on the change, so the next pass is for it, too.
-        if let (Next::Again(_) | Next::Parked(_), Some(changed)) = (&next, changed) {
-            let seen = self.changed.entry(parent.clone()).or_insert(changed);
-            *seen = changed.min(*seen);
+        // The pass has not acted on the change, so the next pass is for it.
+        if let (Next::AwaitOwnWrites(_) | Next::AwaitCache(_), Some(changed)) = (&next, changed) {
+            let earliest = self.changed.entry(parent.clone()).or_insert(changed);
+            *earliest = changed.min(*earliest);
         }
         let now = self.now();
         self.queue.done(&parent, next, now);
@@ -268,20 +263,20 @@ impl<W: Work> PassLoop<W> {
     }
 }
 
-/// Returns the label of a pass in metrics.
+/// Returns the metrics label for a pass.
 ///
-/// A pass that stops until its parent changes is a success: it has done everything that it can.
+/// A pass that waits for a change is a success: it has done everything that it can.
 const fn result(next: &Next) -> PassResult {
     match next {
         Next::Settled | Next::UntilChanged | Next::Forget => PassResult::Success,
         Next::RequeueAfter(_) => PassResult::RequeueAfter,
-        Next::Again(_) | Next::Parked(_) => PassResult::Requeue,
+        Next::AwaitOwnWrites(_) | Next::AwaitCache(_) => PassResult::Requeue,
         Next::Backoff | Next::BackoffAtLeast(_) => PassResult::Error,
     }
 }
 
-/// Waits until a key is due and a place is free; for ever if no key waits.
-async fn free_place(places: &Arc<Semaphore>, wait: Option<Duration>) -> OwnedSemaphorePermit {
+/// Waits until a key is due, and then for a permit; for ever if no key waits.
+async fn next_permit(permits: &Arc<Semaphore>, wait: Option<Duration>) -> OwnedSemaphorePermit {
     let Some(wait) = wait else {
         return std::future::pending().await;
     };
@@ -289,22 +284,22 @@ async fn free_place(places: &Arc<Semaphore>, wait: Option<Duration>) -> OwnedSem
     if !wait.is_zero() {
         sleep(wait).await;
     }
-    match Arc::clone(places).acquire_owned().await {
-        Ok(place) => place,
-        // The semaphore is never closed; a closed one would allow no pass.
+    match Arc::clone(permits).acquire_owned().await {
+        Ok(permit) => permit,
+        // The semaphore is never closed.
         Err(_) => std::future::pending().await,
     }
 }
 
-/// Waits for at least one trigger of a registration; cancelling it loses none.
+/// Waits for at least one of a registration's triggers; cancelling it loses none.
 pub async fn triggers(registration: &Registration) -> Vec<Triggered> {
-    /// The largest batch of triggers between two turns of the loop.
-    ///
-    /// Chosen: a turn with so many queue entries is short, and a resync of 100,000 parents takes about 100 turns.
+    /// The largest batch of triggers between two turns of the loop: small enough for a short turn, and a resync with
+    /// 100,000 parents takes about 100 turns.
     const TRIGGERS_MAX: usize = 1024;
 
-    let triggers = registration.triggers(TRIGGERS_MAX).await;
-    triggers
+    registration
+        .triggers(TRIGGERS_MAX)
+        .await
         .into_iter()
         .map(|(parent, trigger)| {
             debug!(%parent, cause = ?trigger.cause, object = ?trigger.object, "triggered");
@@ -325,7 +320,7 @@ fn class(cause: Cause) -> Class {
             Class::Child
         }
         Cause::Swapped => Class::Swapped,
-        // Mostly the host's own write of the status.
+        // Mostly the host's own status write.
         Cause::ParentStatus => Class::Retry,
         Cause::Listed | Cause::Resync => Class::Initial,
     }

@@ -1,10 +1,8 @@
-//! The kinds that plugins have ever created, the kinds of parents that have got their finalizers, and those that Plugins
-//! have served.
+//! Records which kinds plugins have created, finalized and served.
 //!
-//! A kind is recorded before its first child, finalizer or pass. A plugin that no longer declares a kind must still
-//! find its children of that kind, even after a restart. A plugin that is removed must find its finalizers, because the
-//! API server does not delete a parent that has one. The parents of a Plugin that is deleted while no host runs must be
-//! found too, because they state that their children are as desired.
+//! The host records a kind before the first child, finalizer or pass. A plugin that no longer declares a kind must still
+//! find the children, even after a restart. A removed plugin must find the finalizers, because the API server does not
+//! delete parents that have one. A Plugin that is deleted while no host runs has parents whose conditions are out of date.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,17 +18,10 @@ use tracing::info;
 /// The name of the ConfigMap in the host's namespace; up to three keys per plugin, one kind per line.
 pub const CONFIG_MAP: &str = "innkeeper-inventory";
 
-/// The suffix of the key with the kinds of parents that have a plugin's finalizer; unambiguous, because no plugin's name
-/// has a dot.
-const PARENTS: &str = ".parents";
-
-/// The suffix of the key with the kinds of parents that a Plugin has served.
-const SERVED: &str = ".served";
-
-/// An inventory that cannot be used.
+/// An unusable inventory.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It cannot be read.
+    /// The read failed.
     #[error("failed to read the inventory, ConfigMap {namespace}/{CONFIG_MAP}")]
     Read {
         /// The host's namespace.
@@ -51,23 +42,39 @@ pub enum Error {
     },
 }
 
-/// The inventory: a copy in memory and the ConfigMap that it is written to.
+/// A plugin's reason to record a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// The plugin has created children of the kind.
+    Child,
+    /// Parents of the kind may have the plugin's finalizer.
+    Finalizing,
+    /// The Plugin has served parents of the kind.
+    Served,
+}
+
+impl Role {
+    const ALL: [Self; 3] = [Self::Finalizing, Self::Served, Self::Child];
+
+    /// Returns the suffix of the ConfigMap key; unambiguous, because plugin names have no dots.
+    const fn suffix(self) -> &'static str {
+        match self {
+            Self::Child => "",
+            Self::Finalizing => ".parents",
+            Self::Served => ".served",
+        }
+    }
+}
+
+type Kinds = BTreeMap<(PluginName, Role), BTreeSet<Gvk>>;
+
+/// The inventory: a ConfigMap and its copy in memory.
 pub struct Inventory {
     writer: Arc<Writer>,
     namespace: String,
-    plugins: Mutex<BTreeMap<PluginName, PluginKinds>>,
+    kinds: Mutex<Kinds>,
     /// Locked during a write: two concurrent passes with new kinds would remove each other's kinds.
     writing: tokio::sync::Mutex<()>,
-}
-
-/// The recorded kinds of one plugin.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct PluginKinds {
-    children: BTreeSet<Gvk>,
-    /// The kinds of parents that may have its finalizer.
-    parents: BTreeSet<Gvk>,
-    /// The kinds of parents that it has served as a Plugin.
-    served: BTreeSet<Gvk>,
 }
 
 impl Inventory {
@@ -80,12 +87,12 @@ impl Inventory {
         Ok(Self {
             writer,
             namespace: namespace.to_owned(),
-            plugins: Mutex::new(read(cluster, namespace).await?),
+            kinds: Mutex::new(read(cluster, namespace).await?),
             writing: tokio::sync::Mutex::default(),
         })
     }
 
-    /// The host's namespace, which holds the inventory.
+    /// The host's namespace, which contains the inventory.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
@@ -93,155 +100,110 @@ impl Inventory {
     /// Reads the kinds of one plugin again, for a host that takes the plugin over from another host.
     pub async fn refresh(&self, cluster: &Cluster, plugin: &PluginName) -> Result<(), Error> {
         let _writing = self.writing.lock().await;
-        let found = read(cluster, &self.namespace).await?.remove(plugin);
-        let mut plugins = self.plugins.lock();
-        match found {
-            Some(kinds) => plugins.insert(plugin.clone(), kinds),
-            None => plugins.remove(plugin),
-        };
+        let latest = read(cluster, &self.namespace).await?;
+        let mut kinds = self.kinds.lock();
+        kinds.retain(|(name, _), _| name != plugin);
+        kinds.extend(latest.into_iter().filter(|((name, _), _)| name == plugin));
         Ok(())
     }
 
     /// Returns true if no plugin has ever created a child.
     pub fn is_empty(&self) -> bool {
-        let plugins = self.plugins.lock();
-        plugins.values().all(|kinds| kinds.children.is_empty())
+        self.plugins(Role::Child).is_empty()
     }
 
-    /// Returns the kinds that a plugin has ever created.
-    pub fn of(&self, plugin: &PluginName) -> BTreeSet<Gvk> {
-        self.kinds(plugin).children
+    /// Returns a plugin's kinds in a role.
+    pub fn kinds(&self, plugin: &PluginName, role: Role) -> BTreeSet<Gvk> {
+        let kinds = self.kinds.lock();
+        kinds
+            .get(&(plugin.clone(), role))
+            .cloned()
+            .unwrap_or_default()
     }
 
-    /// Returns the kinds of parents that may have a plugin's finalizer.
-    pub fn parents(&self, plugin: &PluginName) -> BTreeSet<Gvk> {
-        self.kinds(plugin).parents
-    }
-
-    /// Returns the plugins whose finalizers may be on parents.
-    pub fn finalizing(&self) -> Vec<PluginName> {
-        let plugins = self.plugins.lock();
-        let finalizing = plugins
+    /// Returns the plugins with any kinds in a role.
+    pub fn plugins(&self, role: Role) -> Vec<PluginName> {
+        let kinds = self.kinds.lock();
+        kinds
             .iter()
-            .filter(|(_, kinds)| !kinds.parents.is_empty());
-        finalizing.map(|(plugin, _)| plugin.clone()).collect()
-    }
-
-    /// Returns the kinds of parents that a Plugin has served.
-    pub fn served(&self, plugin: &PluginName) -> BTreeSet<Gvk> {
-        self.kinds(plugin).served
-    }
-
-    /// Returns the Plugins that have served parents.
-    pub fn once_served(&self) -> Vec<PluginName> {
-        let plugins = self.plugins.lock();
-        let served = plugins.iter().filter(|(_, kinds)| !kinds.served.is_empty());
-        served.map(|(plugin, _)| plugin.clone()).collect()
+            .filter(|((_, other), kinds)| *other == role && !kinds.is_empty())
+            .map(|((plugin, _), _)| plugin.clone())
+            .collect()
     }
 
     /// Records kinds; writes only if one of them is new.
     pub async fn record(
         &self,
         plugin: &PluginName,
+        role: Role,
         kinds: &BTreeSet<Gvk>,
     ) -> Result<(), apply::Error> {
-        // The usual case, without the lock: no pass waits for the write of another one.
-        if kinds.is_subset(&self.of(plugin)) {
+        // The usual case, without the lock: no pass waits for another one's write.
+        if kinds.is_subset(&self.kinds(plugin, role)) {
             return Ok(());
         }
-        let extend = |all: &mut PluginKinds| all.children.extend(kinds.iter().cloned());
-        self.change(plugin, extend).await.map(drop)
+        let change = |recorded: &BTreeSet<Gvk>| recorded | kinds;
+        self.change(plugin, role, change).await.map(drop)
     }
 
-    /// Records kinds of parents that are about to get the plugin's finalizer.
-    pub async fn record_parents(
+    /// Removes kinds that no object needs any more.
+    pub async fn remove(
         &self,
         plugin: &PluginName,
-        kinds: impl IntoIterator<Item = Gvk>,
+        role: Role,
+        kinds: &BTreeSet<Gvk>,
     ) -> Result<(), apply::Error> {
-        self.change(plugin, |all| all.parents.extend(kinds))
-            .await
-            .map(drop)
-    }
-
-    /// Records kinds of parents that a Plugin is about to serve.
-    pub async fn record_served(
-        &self,
-        plugin: &PluginName,
-        kinds: impl IntoIterator<Item = Gvk>,
-    ) -> Result<(), apply::Error> {
-        self.change(plugin, |all| all.served.extend(kinds))
-            .await
-            .map(drop)
-    }
-
-    /// Removes all kinds of parents that a Plugin has served.
-    pub async fn remove_served(&self, plugin: &PluginName) -> Result<(), apply::Error> {
-        let removed = self.change(plugin, |all| all.served.clear());
-        removed.await.map(drop)
-    }
-
-    /// Removes a kind without remaining children.
-    pub async fn remove(&self, plugin: &PluginName, kind: &Gvk) -> Result<(), apply::Error> {
-        let removed = self.change(plugin, |all| {
-            all.children.remove(kind);
-        });
-        if removed.await? {
-            info!(%plugin, %kind, "removed an unused kind without objects from the inventory");
+        let change = |recorded: &BTreeSet<Gvk>| recorded - kinds;
+        if self.change(plugin, role, change).await? && role == Role::Child {
+            let kinds: Vec<String> = kinds.iter().map(ToString::to_string).collect();
+            let kinds = kinds.join(", ");
+            info!(%plugin, kinds, "removed unused child kinds from the inventory");
         }
         Ok(())
     }
 
-    /// Removes kinds of parents of which none has the plugin's finalizer any more.
-    pub async fn remove_parents(
-        &self,
-        plugin: &PluginName,
-        kinds: &BTreeSet<Gvk>,
-    ) -> Result<(), apply::Error> {
-        let removed = self.change(plugin, |all| {
-            all.parents.retain(|kind| !kinds.contains(kind));
-        });
-        removed.await.map(drop)
-    }
-
-    fn kinds(&self, plugin: &PluginName) -> PluginKinds {
-        self.plugins.lock().get(plugin).cloned().unwrap_or_default()
-    }
-
-    /// Changes the kinds of a plugin; returns true if there was anything to write.
+    /// Returns true if there was anything to write.
     async fn change(
         &self,
         plugin: &PluginName,
-        change: impl FnOnce(&mut PluginKinds),
+        role: Role,
+        change: impl FnOnce(&BTreeSet<Gvk>) -> BTreeSet<Gvk>,
     ) -> Result<bool, apply::Error> {
         let _writing = self.writing.lock().await;
-        let before = self.kinds(plugin);
-        let mut kinds = before.clone();
-        change(&mut kinds);
-        if kinds == before {
+        let before = self.kinds(plugin, role);
+        let after = change(&before);
+        if after == before {
             return Ok(false);
         }
-        // A pass must not rely on a kind that is about to be removed: without it in the copy, the pass waits for this
-        // write and then records the kind again.
-        self.set(plugin, before.shared_with(&kinds));
-        let written = self.write(plugin, &kinds).await;
-        self.set(plugin, if written.is_ok() { kinds } else { before });
+        // No pass may rely on a kind that is about to be removed: without it in the copy, the pass waits for this write and
+        // then records the kind again.
+        self.set(plugin, role, &before & &after);
+        let written = self.write(plugin, role, &after).await;
+        self.set(plugin, role, if written.is_ok() { after } else { before });
         written.map(|()| true)
     }
 
-    fn set(&self, plugin: &PluginName, kinds: PluginKinds) {
-        self.plugins.lock().insert(plugin.clone(), kinds);
+    fn set(&self, plugin: &PluginName, role: Role, kinds: BTreeSet<Gvk>) {
+        self.kinds.lock().insert((plugin.clone(), role), kinds);
     }
 
-    async fn write(&self, plugin: &PluginName, kinds: &PluginKinds) -> Result<(), apply::Error> {
-        let lines = |kinds: &BTreeSet<Gvk>| {
-            let lines: Vec<String> = kinds.iter().map(ToString::to_string).collect();
-            lines.join("\n")
-        };
-        let mut data = BTreeMap::from([(plugin.to_string(), lines(&kinds.children))]);
-        for (suffix, kinds) in [(PARENTS, &kinds.parents), (SERVED, &kinds.served)] {
-            if !kinds.is_empty() {
-                data.insert(format!("{plugin}{suffix}"), lines(kinds));
+    /// Writes all kinds of a plugin: the server-side apply would remove keys that it leaves out.
+    async fn write(
+        &self,
+        plugin: &PluginName,
+        role: Role,
+        kinds: &BTreeSet<Gvk>,
+    ) -> Result<(), apply::Error> {
+        let mut data = BTreeMap::new();
+        for other in Role::ALL {
+            let kinds = if other == role {
+                kinds.clone()
+            } else {
+                self.kinds(plugin, other)
+            };
+            if other == Role::Child || !kinds.is_empty() {
+                let lines: Vec<String> = kinds.iter().map(ToString::to_string).collect();
+                data.insert(format!("{plugin}{}", other.suffix()), lines.join("\n"));
             }
         }
         self.writer
@@ -251,31 +213,17 @@ impl Inventory {
     }
 }
 
-impl PluginKinds {
-    /// Returns the kinds that are in both.
-    fn shared_with(&self, other: &Self) -> Self {
-        Self {
-            children: &self.children & &other.children,
-            parents: &self.parents & &other.parents,
-            served: &self.served & &other.served,
-        }
-    }
-}
-
-async fn read(
-    cluster: &Cluster,
-    namespace: &str,
-) -> Result<BTreeMap<PluginName, PluginKinds>, Error> {
+async fn read(cluster: &Cluster, namespace: &str) -> Result<Kinds, Error> {
     let config_map = Gvk::new("", "v1", "ConfigMap");
-    let found = cluster
+    let object = cluster
         .live_get(&config_map, Some(namespace), CONFIG_MAP)
         .await
         .map_err(|source| Error::Read {
             namespace: namespace.to_owned(),
             source: Box::new(source),
         })?;
-    let Some(object) = found else {
-        return Ok(BTreeMap::new());
+    let Some(object) = object else {
+        return Ok(Kinds::new());
     };
     parse(&object.json).map_err(|at| Error::Malformed {
         namespace: namespace.to_owned(),
@@ -283,23 +231,23 @@ async fn read(
     })
 }
 
-/// Returns the kinds by plugin, or the field that is malformed.
-fn parse(json: &str) -> Result<BTreeMap<PluginName, PluginKinds>, String> {
+/// Returns the kinds by plugin and role, or the field that is malformed.
+fn parse(json: &str) -> Result<Kinds, String> {
     #[derive(serde::Deserialize)]
     struct InventoryData {
         #[serde(default)]
         data: BTreeMap<String, String>,
     }
     let InventoryData { data } = serde_json::from_str(json).map_err(|_| "data".to_owned())?;
-    let mut plugins: BTreeMap<PluginName, PluginKinds> = BTreeMap::new();
+    let mut all = Kinds::new();
     for (key, lines) in data {
         let at = format!("data.{key}");
-        let suffix = [PARENTS, SERVED]
+        let plugin_and_role = Role::ALL
             .into_iter()
-            .find(|suffix| key.ends_with(suffix));
-        let plugin = &key[..key.len() - suffix.map_or(0, str::len)];
+            .find_map(|role| Some((key.strip_suffix(role.suffix())?, role)));
+        let (plugin, role) = plugin_and_role.ok_or_else(|| at.clone())?;
         let plugin = PluginName::new(plugin).map_err(|_| at.clone())?;
-        let parsed = lines
+        let kinds = lines
             .lines()
             .filter(|line| !line.trim().is_empty())
             .map(|line| {
@@ -308,14 +256,9 @@ fn parse(json: &str) -> Result<BTreeMap<PluginName, PluginKinds>, String> {
             })
             .collect::<Option<BTreeSet<Gvk>>>()
             .ok_or(at)?;
-        let kinds = plugins.entry(plugin).or_default();
-        match suffix {
-            Some(SERVED) => kinds.served = parsed,
-            Some(_) => kinds.parents = parsed,
-            None => kinds.children = parsed,
-        }
+        all.insert((plugin, role), kinds);
     }
-    Ok(plugins)
+    Ok(all)
 }
 
 #[cfg(test)]
@@ -332,15 +275,20 @@ mod tests {
             "web.served": "example.com/v1 Site", "none": ""
         }}"#;
         let plugins = parse(json).unwrap();
-        let kinds = &plugins[&PluginName::new("web").unwrap()];
-        let lines = |kinds: &BTreeSet<Gvk>| -> Vec<String> {
-            kinds.iter().map(ToString::to_string).collect()
+        let kinds = |plugin, role| -> Vec<String> {
+            let plugin = PluginName::new(plugin).unwrap();
+            plugins[&(plugin, role)]
+                .iter()
+                .map(ToString::to_string)
+                .collect()
         };
-        assert_eq!(lines(&kinds.children), ["v1 Service", "apps/v1 Deployment"]);
-        assert_eq!(lines(&kinds.parents), ["example.com/v1 Web"]);
-        assert_eq!(lines(&kinds.served), ["example.com/v1 Site"]);
-        let none = &plugins[&PluginName::new("none").unwrap()];
-        assert_eq!(*none, PluginKinds::default());
+        assert_eq!(
+            kinds("web", Role::Child),
+            ["v1 Service", "apps/v1 Deployment"]
+        );
+        assert_eq!(kinds("web", Role::Finalizing), ["example.com/v1 Web"]);
+        assert_eq!(kinds("web", Role::Served), ["example.com/v1 Site"]);
+        assert_eq!(kinds("none", Role::Child), [""; 0]);
         assert!(parse("{}").unwrap().is_empty());
     }
 
@@ -356,35 +304,33 @@ mod tests {
         }
     }
 
-    /// A8: children of a kind that is missing in the inventory would not be found after the next start.
+    /// A restarted host would not find the children of a kind that is missing in the inventory.
     #[tokio::test]
     async fn a_kind_that_is_created_while_it_is_removed_is_recorded_again() {
         let world = World::start().await;
         let inventory = &world.shared.inventory;
-        let (web, kind) = (
-            PluginName::new("web").unwrap(),
-            Gvk::new("", "v1", "ConfigMap"),
-        );
-        let kinds = BTreeSet::from([kind.clone()]);
-        inventory.record(&web, &kinds).await.unwrap();
+        let web = PluginName::new("web").unwrap();
+        let kinds = BTreeSet::from([Gvk::new("", "v1", "ConfigMap")]);
+        inventory.record(&web, Role::Child, &kinds).await.unwrap();
 
-        let held = world.server.hold_writes();
+        let hold = world.server.hold_writes();
         let record = async {
             // The removal has begun by now, because it is polled first.
             yield_now().await;
-            inventory.record(&web, &kinds).await
+            inventory.record(&web, Role::Child, &kinds).await
         };
         let release = async {
             for _ in 0..10 {
                 yield_now().await;
             }
-            drop(held);
+            drop(hold);
         };
-        let (removed, recorded, ()) = tokio::join!(inventory.remove(&web, &kind), record, release);
+        let (removed, recorded, ()) =
+            tokio::join!(inventory.remove(&web, Role::Child, &kinds), record, release);
         removed.unwrap();
         recorded.unwrap();
         let written = world.server.get("configmaps", "host", CONFIG_MAP).unwrap();
         assert_eq!(written["data"]["web"], "v1 ConfigMap");
-        assert_eq!(inventory.of(&web), kinds);
+        assert_eq!(inventory.kinds(&web, Role::Child), kinds);
     }
 }

@@ -1,9 +1,10 @@
-//! The passes of parents: the queue that orders them, and the steps of each.
+//! Passes for parents: the queue, the steps, and the host's lease.
 //!
 //! [`Reconciler::pass`] runs one pass; read `pass.rs` from top to bottom.
-//! A pass does not know its trigger and needs nothing from earlier passes; the state that is kept between passes
-//! (subscriptions, own writes that the cache does not show yet, parents that the guest has given up) only saves work.
-//! It carries `model` values between the sandbox, the cache and the writer, which do not know each other.
+//! A pass does not know its trigger and needs nothing from earlier passes. State between passes (subscriptions, own writes
+//! that the cache does not show yet, fatal faults) only saves work.
+//! A pass carries `model` values between sandbox, cache and writer, which do not know each other.
+//! The folders, lower ones first: `limits`, `memory`, `revision`, `pass`; `controller` knows only [`Next`].
 
 pub mod controller;
 mod inventory;
@@ -18,10 +19,10 @@ mod shared;
 #[cfg(test)]
 mod tests;
 
-pub use inventory::{CONFIG_MAP as INVENTORY, Error as InventoryError, Inventory};
+pub use inventory::{CONFIG_MAP as INVENTORY, Error as InventoryError, Inventory, Role};
 pub use limits::{
     budget::{NamespaceBudgets, Share},
-    exceeded::Usage,
+    usage::Usage,
 };
 pub use memory::files::PassFiles;
 pub use next::{Attempt, Next, WaitingEdits};
@@ -30,5 +31,5 @@ pub use pass::dry_run::{
 };
 pub use reconciler::Reconciler;
 pub use recordings::{RECORDINGS_BYTES_MAX, Recordings, Wanted};
-pub use revision::{Serving, analysis::Analysis, faults::RecentFault};
+pub use revision::{Revision, analysis::Analysis, faults::RecentFault};
 pub use shared::Shared;

@@ -5,3 +5,4 @@ pub(crate) mod exceeded;
 pub(crate) mod first_writes;
 pub(crate) mod quota;
 pub(crate) mod throttled;
+pub(crate) mod usage;

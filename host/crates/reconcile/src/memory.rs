@@ -1,14 +1,12 @@
-//! The memory of passes: a pass is skipped if its inputs are exactly those of the last one, which wrote nothing.
+//! Remembered passes: the host skips a pass with the same inputs as the last one, if that wrote nothing.
 //!
-//! A pass is a function of its inputs: the same inputs give the same answer, the same plan and the same status.
-//! So the key covers everything that a pass reads, not only the inputs of the guest: the owners of an object's fields
-//! decide on its apply, too.
-//! `Ready` needs no check of its own, because the text of every child is among the inputs.
-//! Time and random bytes cannot be inputs: a pass whose guest asked for them is not remembered.
-//! A memory belongs to one epoch, so the plugin, the grants and the limits are the same for all of its passes.
+//! Equal inputs give the same answer, plan and status.
+//! The key covers everything that a pass reads, not only the guest's inputs: field ownership decides on applies, too.
+//! `Ready` needs no own check, because every child's text is among the inputs.
+//! The host does not remember a pass whose guest asked for time or random bytes.
+//! A memory belongs to one epoch, so plugin, grants and limits are the same for all passes.
 
 pub(crate) mod files;
-mod kept;
 pub(crate) mod ledger;
 
 use std::{collections::BTreeMap, mem, sync::Arc};
@@ -21,23 +19,23 @@ use sha2::{Digest, Sha256};
 
 use crate::next::Next;
 
-pub(crate) use kept::KeptPass;
+use files::StoredPass;
 
-/// The largest number of reads of a remembered pass.
+/// The most reads of a remembered pass.
 ///
-/// Chosen: the key of a pass takes 32 bytes, but each read takes a kind, a namespace and a name. Without a bound, one
-/// parent could take more memory than many others together.
+/// A key takes 32 bytes, but each read takes a kind, a namespace and a name. Without a limit, one parent could take more
+/// memory than many others together.
 const READS_MAX: usize = 64;
 
-/// The hash of a pass's inputs, which is fed part by part.
+/// Hashes a pass's inputs part by part.
 ///
-/// Each part is hashed with its length, so different inputs never give the same bytes.
+/// Each part is hashed with a length, so different inputs never give the same bytes.
 #[derive(Clone)]
 pub(crate) struct Inputs(Sha256);
 
 impl Inputs {
-    /// Starts with the inputs of all passes of a revision; `contract` is the version of its contract.
-    pub(crate) fn of_revision(contract: &str, revision: &[u8], hash_key: &HashKey) -> Self {
+    /// Starts with a revision and its contract version.
+    pub(crate) fn for_revision(contract: &str, revision: &[u8], hash_key: &HashKey) -> Self {
         let mut inputs = Self(Sha256::new());
         inputs.text(contract);
         inputs.part(revision);
@@ -60,7 +58,7 @@ impl Inputs {
         self.object(parent);
     }
 
-    /// Adds a kind and its address in the API; none if the cluster does not serve it.
+    /// Adds a kind and the API resource, if the cluster serves it.
     pub(crate) fn served(&mut self, kind: &Gvk, resource: Option<&Resource>) {
         self.text(&kind.to_string());
         self.flag(resource.is_some());
@@ -70,7 +68,7 @@ impl Inputs {
         }
     }
 
-    /// Adds a read and its answer.
+    /// Adds a read and the answer.
     pub(crate) fn read(&mut self, key: &ReadKey, answer: &Answer) {
         self.text(&format!("{key:?}"));
         match answer {
@@ -93,7 +91,7 @@ impl Inputs {
     fn object(&mut self, object: &Object) {
         self.text(&object.kind.to_string());
         self.text(&object.form.to_string());
-        // The other fields of `Object` are parsed from this text; the managed fields are not in it.
+        // The managed fields are not in this text; all other fields of `Object` come from it.
         self.text(&object.json);
         self.count(object.managed.len());
         for ManagedEntry {
@@ -115,7 +113,6 @@ impl Inputs {
         self.text(text.unwrap_or_default());
     }
 
-    /// Adds a fact.
     pub(crate) fn flag(&mut self, flag: bool) {
         self.0.update([u8::from(flag)]);
     }
@@ -135,7 +132,7 @@ impl Inputs {
     }
 }
 
-/// A remembered pass: the key of its inputs, the time of the next pass, and the reads that belong to the key.
+/// A remembered pass: the inputs' key with its reads, and the next pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Remembered {
     key: [u8; 32],
@@ -143,22 +140,22 @@ pub(crate) struct Remembered {
     reads: Arc<[ReadKey]>,
 }
 
-/// The last pass of each parent, if it wrote nothing.
+/// Each parent's last pass, if it wrote nothing.
 #[derive(Default)]
 pub(crate) struct Memory(Mutex<Passes>);
 
 #[derive(Default)]
 struct Passes {
     by_parent: BTreeMap<ObjectId, Remembered>,
-    /// True if the passes are not those that were written last.
+    /// True if the stored passes are out of date.
     changed: bool,
 }
 
 impl Memory {
     /// Returns the time of the next pass if a pass with these inputs would write nothing.
     ///
-    /// `ask` answers the reads of the remembered pass. A guest that has got the same answers so far has the same next
-    /// read. So either all answers are the same, or the first different one changes the key.
+    /// `ask` answers the remembered reads. A guest with the same answers so far makes the same next read: so either all
+    /// answers are the same, or the first different one changes the key.
     pub(crate) fn recall(
         &self,
         parent: &ObjectId,
@@ -173,7 +170,7 @@ impl Memory {
         (inputs.key() == key).then_some(next)
     }
 
-    /// Remembers a pass that wrote nothing and would write nothing if it was repeated.
+    /// Remembers a pass that wrote nothing and, repeated, would write nothing.
     pub(crate) fn remember(
         &self,
         parent: &ObjectId,
@@ -193,40 +190,41 @@ impl Memory {
             reads: reads.iter().map(|(key, _)| key.clone()).collect(),
         };
         let mut passes = self.0.lock();
-        let before = passes.by_parent.get(parent);
-        if before != Some(&remembered) {
+        if passes.by_parent.get(parent) != Some(&remembered) {
             passes.by_parent.insert(parent.clone(), remembered);
             passes.changed = true;
         }
     }
 
-    /// Forgets the last pass of a parent.
+    /// Forgets a parent's last pass.
     pub(crate) fn forget(&self, parent: &ObjectId) {
         let mut passes = self.0.lock();
-        let removed = passes.by_parent.remove(parent);
-        passes.changed |= removed.is_some();
+        let forgotten = passes.by_parent.remove(parent);
+        passes.changed |= forgotten.is_some();
     }
 
-    /// Begins with the passes of an earlier process.
+    /// Begins with an earlier process's passes.
     pub(crate) fn restore(&self, by_parent: BTreeMap<ObjectId, Remembered>) {
         self.0.lock().by_parent = by_parent;
     }
 
-    /// Gives all passes to `write` if they have changed since it succeeded last.
-    pub(crate) fn keep<E>(
+    /// Stores all passes with `write` if they have changed since the last success.
+    pub(crate) fn store<E>(
         &self,
-        write: impl FnOnce(Vec<KeptPass>) -> Result<(), E>,
+        write: impl FnOnce(Vec<StoredPass>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let kept: Vec<KeptPass> = {
+        let stored: Vec<StoredPass> = {
             let mut passes = self.0.lock();
             if !mem::take(&mut passes.changed) {
                 return Ok(());
             }
-            let all = passes.by_parent.iter();
-            all.filter_map(|(parent, pass)| KeptPass::of(parent, pass))
+            passes
+                .by_parent
+                .iter()
+                .filter_map(|(parent, pass)| StoredPass::new(parent, pass))
                 .collect()
         };
-        write(kept).inspect_err(|_| self.0.lock().changed = true)
+        write(stored).inspect_err(|_| self.0.lock().changed = true)
     }
 }
 

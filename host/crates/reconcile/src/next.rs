@@ -1,4 +1,4 @@
-//! The time of a parent's next pass, and the facts that it gets from the last one.
+//! The time of a parent's next pass, and facts from the last one.
 
 use std::{
     sync::{
@@ -10,18 +10,18 @@ use std::{
 
 use tokio::time::Instant;
 
-/// The facts about a parent's earlier passes that its next pass gets.
+/// Facts from the parent's earlier passes.
 #[derive(Clone, Debug, Default)]
 pub struct Attempt {
-    /// The time that passes have been parked; none if the last one was not.
-    pub parked: Option<Duration>,
-    /// The time of the first change that the pass is for; none if only a timer triggered it.
+    /// The time that passes have waited for the cache; `None` if the last one did not.
+    pub cache_wait: Option<Duration>,
+    /// The time of the first change that the pass is for; `None` if only a timer triggered it.
     pub changed: Option<Instant>,
-    /// The edits that wait for a place.
+    /// Shows whether edits wait for a permit.
     pub edits: WaitingEdits,
 }
 
-/// Tells running passes if an edit of a user waits for a place.
+/// Lets running passes check whether a user's edit waits for a permit.
 #[derive(Clone, Debug, Default)]
 pub struct WaitingEdits(Arc<AtomicBool>);
 
@@ -36,30 +36,29 @@ impl WaitingEdits {
     }
 }
 
-/// The time of the next pass of a parent.
+/// The time of a parent's next pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// The pass succeeded: with the next change.
+    /// The pass succeeded: wait for the next change.
     Settled,
-    /// The pass succeeded: after this time, or with an earlier change.
+    /// The pass succeeded: wait for this time or for a change.
     RequeueAfter(Duration),
-    /// The pass failed: after the back-off of the parent.
+    /// The pass failed: wait for the parent's back-off.
     Backoff,
-    /// The pass failed, and the API server asked for a pause: after the longer of the pause and the back-off.
+    /// The pass failed, and the API server asked for a pause: wait for this time or the back-off, whichever is longer.
     BackoffAtLeast(Duration),
-    /// The pass stopped: only with the next change.
+    /// Only a change can help: wait for it.
     UntilChanged,
-    /// The cache must show the host's last writes first: after this time, without counting as a failure.
-    Again(Duration),
-    /// The cache does not hold everything that the pass needs: with the trigger that follows, and after this time in any
-    /// case.
-    Parked(Duration),
-    /// The parent is gone: never; the host forgets everything about it.
+    /// The cache must show the host's last writes first: wait for this time. Not a failure.
+    AwaitOwnWrites(Duration),
+    /// The cache lacks something that the pass needs: wait for the trigger that follows, at most this time.
+    AwaitCache(Duration),
+    /// The parent is gone: no further pass, and the host forgets it.
     Forget,
 }
 
 impl Next {
-    /// Returns the same time, but at most `most` after a pass that succeeded.
+    /// Shortens the wait after a successful pass to at most `most`.
     pub(super) fn within(self, most: Duration) -> Self {
         match self {
             Self::Settled => Self::RequeueAfter(most),
@@ -68,7 +67,7 @@ impl Next {
         }
     }
 
-    /// Returns exactly `wait`, unless the pass failed or waits for the cache.
+    /// Sets the wait to `wait`, unless the pass failed or waits for the cache.
     pub(super) fn again_after(self, wait: Duration) -> Self {
         match self {
             Self::Settled | Self::RequeueAfter(_) | Self::UntilChanged => Self::RequeueAfter(wait),
@@ -76,15 +75,15 @@ impl Next {
         }
     }
 
-    /// Returns the result of the pass in one word for users.
+    /// Returns the result in one word for users.
     pub const fn word(&self) -> &'static str {
         match self {
             Self::Settled => "settled",
             Self::RequeueAfter(_) => "requeue",
             Self::Backoff | Self::BackoffAtLeast(_) => "failed",
             Self::UntilChanged => "stopped",
-            Self::Again(_) => "behind",
-            Self::Parked(_) => "parked",
+            Self::AwaitOwnWrites(_) => "behind",
+            Self::AwaitCache(_) => "parked",
             Self::Forget => "gone",
         }
     }

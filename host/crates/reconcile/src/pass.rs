@@ -1,13 +1,9 @@
 //! One pass for one parent: observe, enter, recall, call, check, plan, apply, report.
 //!
-//! A pass that has written children goes on with another round: the cache shows the answers to its writes at once, so the
-//! guest sees its children, and the report is about them.
-//! Each step is a function in a file of its name. It consumes a [`Pass`] in one state and returns it in the next, or
-//! stops the pass with a reason. A dry run takes `enter`, `check` and `plan`; its calls go to the guest in groups.
+//! Read [`run`] from top to bottom: each step is a function that takes the values of the steps before it, and returns its
+//! own or a [`Skip`](skip::Skip), which ends the pass. Dry runs use `enter`, `check` and `plan`, and call the guest in groups.
 //! A pass needs nothing from earlier passes: memory, ledger and subscriptions only save work.
 
-mod again;
-mod answers;
 mod apply;
 mod call;
 mod check;
@@ -19,31 +15,41 @@ pub(crate) mod events;
 mod observe;
 mod plan;
 mod recall;
+mod replan;
 mod report;
 mod result;
+pub(crate) mod rollout;
 pub(crate) mod selection;
 mod skip;
-mod state;
 mod status;
-mod stopped;
+mod throttle;
 pub(crate) mod trace;
+mod writes;
 
 use std::ops::ControlFlow;
 
-use innkeeper_cluster::Running;
+use innkeeper_cluster::{Observation, Running};
 use innkeeper_model::ObjectId;
 
-pub(crate) use enter::Entered;
-pub(crate) use plan::Planned;
-pub(crate) use state::{Pass, Step, Stopped};
-
-use context::Context;
+use apply::apply;
+use call::call;
+use check::{check, record_outcome};
+use context::{Context, Pass, Step};
+use enter::enter;
+use observe::observe;
+use plan::plan;
+use recall::recall;
+use replan::replan;
+use report::{report, report_finalized, report_skip};
+use skip::Skipped;
 use trace::Trace;
 
 use crate::next::{Attempt, Next};
 
 /// Runs a pass and returns the time of the next one.
 ///
+/// A pass that has written children runs another round: the cache already shows the API server's answers, so the guest
+/// sees its children and the report describes them.
 /// Never fails: every problem becomes a condition of the parent and decides the next pass.
 pub(crate) async fn run(
     context: &Context,
@@ -54,49 +60,58 @@ pub(crate) async fn run(
 ) -> Next {
     let mut round = 1;
     loop {
-        let ended = match steps(context, running, id, round, &attempt, trace).await {
-            Ok(ended) => ended,
-            Err(stopped) => {
-                trace.step("report");
-                stopped.report(&attempt, trace).await
-            }
+        trace.step("observe");
+        let (pass, observed) = observe(context, running, id, trace).await; // reads the cache
+        let skipped = match observed {
+            Ok(observed) => match steps(&pass, &observed, round, &attempt).await {
+                Ok(ControlFlow::Break(next)) => return next,
+                Ok(ControlFlow::Continue(())) => {
+                    round += 1;
+                    continue;
+                }
+                Err(reason) => Skipped::new(Some(observed.parent), reason),
+            },
+            Err(skipped) => skipped,
         };
-        match ended {
+        trace.step("report");
+        let reported = report_skip(&pass, skipped, &attempt).await; // writes the status
+        match reported {
             ControlFlow::Break(next) => return next,
             ControlFlow::Continue(()) => round += 1,
         }
     }
 }
 
-/// Runs one round; returns the time of the next pass, or nothing if another round follows.
-async fn steps<'a>(
-    context: &'a Context,
-    running: &Running,
-    id: &'a ObjectId,
+/// Runs the steps after `observe`; returns the time of the next pass, or `Continue` if another round follows.
+async fn steps(
+    pass: &Pass<'_>,
+    observed: &Observation,
     round: u32,
     attempt: &Attempt,
-    trace: &Trace<'_>,
-) -> Step<'a, ControlFlow<Next>> {
-    trace.step("observe");
-    let pass = Pass::observe(context, running, id).await?;
+) -> Step<ControlFlow<Next>> {
+    let trace = pass.trace;
+    let parent = &observed.parent;
     trace.step("enter");
-    let pass = pass.enter()?;
+    let entered = enter(pass, observed)?; // reads the cache
     trace.step("recall");
-    let pass = pass.recall()?;
+    let inputs = recall(pass, observed, &entered)?; // reads the cache
     trace.step("call");
-    let pass = pass.call().await?;
+    let answer = call(pass, observed, &entered).await?; // runs the guest, which reads the cache
     trace.step("check");
-    let pass = answers::count(pass.check())?;
+    let checked = check(pass, parent, &entered, answer.end); // pure
+    record_outcome(pass, parent, &checked); // counts in memory
+    let outcome = checked?;
     trace.step("plan");
-    let mut pass = pass.plan().report_finalized(trace).await?;
+    let mut planned = plan(pass, observed, &entered, &outcome); // pure
+    report_finalized(pass, &mut planned).await?; // writes the status if the parent is finalized
     trace.step("apply");
-    let applied = loop {
-        let applied = pass.apply().await;
-        match applied.plan_again().await {
-            ControlFlow::Continue(planned) => pass = planned,
-            ControlFlow::Break(applied) => break applied,
-        }
+    let applied = apply(pass, planned).await; // writes children and the finalizer
+    let replanned = replan(pass, applied).await; // reads objects that the cache did not show
+    let applied = match replanned {
+        ControlFlow::Continue(planned) => apply(pass, planned).await,
+        ControlFlow::Break(applied) => applied,
     };
     trace.step("report");
-    Ok(applied.report(round, attempt, trace).await)
+    let inputs = inputs.zip(answer.reads);
+    Ok(report(pass, applied, inputs, round, attempt).await) // writes the status
 }

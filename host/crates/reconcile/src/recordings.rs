@@ -1,7 +1,7 @@
-//! The recordings that observers of a running host have ordered.
+//! The recordings that clients of the admin server wait for.
 //!
-//! An order names parents, or a plugin whose faults are wanted. It is bounded by a number, by bytes and by a time, and
-//! ends with its receiver.
+//! An order names parents, or a plugin whose faults it collects. It ends with its number, bytes or time, or with the
+//! receiver.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -9,37 +9,36 @@ use innkeeper_model::{ObjectId, PluginName};
 use parking_lot::Mutex;
 use tokio::{sync::mpsc, time::Instant};
 
-/// The most orders at a time: each costs the encoding of the calls that it may want.
+/// The most concurrent orders: each makes the host encode all calls that may match.
 const ORDERS_MAX: usize = 8;
 
-/// The most bytes of the recordings of one order, which wait for their reader in memory.
-/// Chosen: some calls with a thousand children each.
+/// The most bytes of one order, which wait in memory for their reader: a few calls with a thousand children each.
 pub const RECORDINGS_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// The calls of an order.
+/// The calls that an order collects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// Those for a parent, whose passes then do not answer from memory.
+    /// All calls for a parent, whose passes then always call the guest.
     Parent(PluginName, ObjectId),
-    /// Those of a plugin that end with a fault.
+    /// A plugin's calls that end with a fault.
     Faults(PluginName),
 }
 
 impl Wanted {
-    /// Returns true if a call may be one of these, before its end is known.
+    /// Returns true if a call may match, as far as is known before the end.
     fn may_be(&self, plugin: &PluginName, parent: &ObjectId) -> bool {
         match self {
-            Self::Parent(of, wanted) => of == plugin && wanted == parent,
-            Self::Faults(of) => of == plugin,
+            Self::Parent(own_plugin, own_parent) => own_plugin == plugin && own_parent == parent,
+            Self::Faults(own_plugin) => own_plugin == plugin,
         }
     }
 }
 
-/// The orders of recordings.
+/// The current orders.
 #[derive(Debug, Default)]
 pub struct Recordings {
     orders: Mutex<Vec<RecordingOrder>>,
-    /// The number of orders, so that passes take no lock while there is none.
+    /// The number of orders; passes take no lock while it is zero.
     count: AtomicUsize,
 }
 
@@ -57,7 +56,7 @@ impl RecordingOrder {
         self.number_left == 0 || self.to.is_closed() || Instant::now() >= self.until
     }
 
-    /// Takes a recording; an order that cannot take it is over.
+    /// Sends a recording; an order without room for it is over.
     fn take(&mut self, text: &str) {
         let bytes_left = self.bytes_left.checked_sub(text.len());
         // The channel has room for the whole number.
@@ -68,9 +67,9 @@ impl RecordingOrder {
 }
 
 impl Recordings {
-    /// Orders a number of recordings until a time; none if there are too many orders.
+    /// Orders a number of recordings until a time; `None` if there are too many orders.
     ///
-    /// The channel ends when the order is complete, or when it has too many bytes.
+    /// The channel ends when the order is complete or has too many bytes.
     pub fn order(
         &self,
         wanted: Vec<Wanted>,
@@ -85,24 +84,24 @@ impl Recordings {
             bytes_left: RECORDINGS_BYTES_MAX,
             to,
         };
-        self.look(|orders| {
+        self.with_orders(|orders| {
             let is_free = orders.len() < ORDERS_MAX;
             is_free.then(|| orders.push(order))
         })?;
         Some(from)
     }
 
-    /// Returns true if a call for the parent is wanted whatever its end is.
+    /// Returns true if an order waits for the parent's calls, whatever their end.
     pub(crate) fn want_call(&self, plugin: &PluginName, parent: &ObjectId) -> bool {
         self.any(|wanted| matches!(wanted, Wanted::Parent(..)) && wanted.may_be(plugin, parent))
     }
 
-    /// Returns true if a call for the parent may be wanted.
+    /// Returns true if an order may wait for the parent's next call.
     pub(crate) fn may_want(&self, plugin: &PluginName, parent: &ObjectId) -> bool {
         self.any(|wanted| wanted.may_be(plugin, parent))
     }
 
-    /// Hands a recording to the orders that want it.
+    /// Sends a recording to the matching orders.
     pub(crate) fn deliver(
         &self,
         plugin: &PluginName,
@@ -110,31 +109,33 @@ impl Recordings {
         is_fault: bool,
         text: &str,
     ) {
-        let is_it = |wanted: &Wanted| {
+        let matches = |wanted: &Wanted| {
             wanted.may_be(plugin, parent) && (is_fault || !matches!(wanted, Wanted::Faults(_)))
         };
-        self.look(|orders| {
-            let wants = |order: &&mut RecordingOrder| order.wanted.iter().any(is_it);
-            orders.iter_mut().filter(wants).for_each(|it| it.take(text));
+        self.with_orders(|orders| {
+            orders
+                .iter_mut()
+                .filter(|order| order.wanted.iter().any(matches))
+                .for_each(|order| order.take(text));
             // The channels of complete orders end at once.
             orders.retain(|order| !order.is_over());
         });
     }
 
-    fn any(&self, is_it: impl Fn(&Wanted) -> bool) -> bool {
+    fn any(&self, matches: impl Fn(&Wanted) -> bool) -> bool {
         if self.count.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        self.look(|orders| orders.iter().any(|order| order.wanted.iter().any(&is_it)))
+        self.with_orders(|orders| orders.iter().any(|order| order.wanted.iter().any(&matches)))
     }
 
-    /// Looks at the orders that are not over.
-    fn look<T>(&self, look: impl FnOnce(&mut Vec<RecordingOrder>) -> T) -> T {
+    /// Calls `access` with the orders that are not over.
+    fn with_orders<T>(&self, access: impl FnOnce(&mut Vec<RecordingOrder>) -> T) -> T {
         let mut orders = self.orders.lock();
         orders.retain(|order| !order.is_over());
-        let seen = look(&mut orders);
+        let result = access(&mut orders);
         self.count.store(orders.len(), Ordering::Relaxed);
-        seen
+        result
     }
 }
 
@@ -202,9 +203,9 @@ mod tests {
         let order = |until| recordings.order(parent(), 1, until);
         let past = order(Instant::now()).unwrap();
         assert!(!recordings.want_call(&web(), &id("a")));
-        let kept: Vec<_> = (0..ORDERS_MAX).map(|_| order(soon()).unwrap()).collect();
+        let others: Vec<_> = (0..ORDERS_MAX).map(|_| order(soon()).unwrap()).collect();
         assert!(order(soon()).is_none());
-        drop((past, kept));
+        drop((past, others));
         assert!(order(soon()).is_some());
     }
 }

@@ -1,9 +1,8 @@
-//! The revision that passes run, with everything that a pass must not change on the way.
+//! The revision that passes run, with its grants and limits.
 
 pub(crate) mod analysis;
 pub(crate) mod epoch;
 pub(crate) mod faults;
-mod given_up;
 pub(crate) mod interest;
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -14,31 +13,31 @@ use innkeeper_model::{
 use innkeeper_policy::{Grants, Selection};
 use innkeeper_sandbox::Plugin;
 
-/// One revision of a plugin with its grants and limits.
+/// A plugin revision with its grants and limits.
 ///
-/// Immutable, so that a pass ends with the values that it began with.
+/// Immutable, so a pass ends with the values that it began with.
 #[derive(Clone)]
-pub struct Serving {
-    /// The revision.
+pub struct Revision {
+    /// The component with its configuration.
     pub plugin: Arc<Plugin>,
-    /// The actions that it may take.
+    /// The permitted reads and children.
     pub grants: Arc<Grants>,
-    /// The resources that it may use.
+    /// The permitted resources.
     pub limits: Arc<Limits>,
-    /// The reads that it declares, as far as they are granted.
+    /// The declared reads that are granted.
     pub(crate) reads: Arc<[ReadKind]>,
-    /// The user that its children are written as; none for the host itself.
+    /// The user whose permissions writes of children use; `None` for the host itself.
     pub(crate) account: Option<Arc<str>>,
-    /// The field manager of its children; none for the plugin's own.
+    /// The children's field manager; `None` for the plugin's own.
     pub(crate) field_manager: Option<Arc<str>>,
-    /// The selection of its parents.
+    /// The selected parents.
     pub(crate) selection: Arc<Selection>,
-    /// The reads of the host itself that the selection needs.
+    /// The host's own reads for the selection.
     pub(crate) own_reads: Arc<[ReadKind]>,
 }
 
-impl Serving {
-    /// Combines a revision with its grants and limits.
+impl Revision {
+    /// Combines a plugin with grants and limits.
     pub fn new(plugin: Arc<Plugin>, grants: Arc<Grants>, limits: Arc<Limits>) -> Self {
         let reads = grants.reads_for(plugin.manifest());
         Self {
@@ -53,7 +52,7 @@ impl Serving {
         }
     }
 
-    /// Returns the kinds of parents that it may serve.
+    /// Returns the parent kinds that it may serve.
     pub fn parents(&self) -> impl Iterator<Item = &ParentKind> {
         self.grants.parents_of(self.plugin.manifest())
     }
@@ -63,7 +62,7 @@ impl Serving {
         self.grants.parent_kinds_of(self.plugin.manifest())
     }
 
-    /// Writes its children as this user, which needs the permissions for them.
+    /// Writes children as this user, who needs the permissions.
     pub fn acting_as(self, user: Option<String>) -> Self {
         Self {
             account: user.map(Arc::from),
@@ -71,7 +70,7 @@ impl Serving {
         }
     }
 
-    /// Applies its children with this field manager.
+    /// Applies children with this field manager.
     pub fn applying_as(self, manager: &str) -> Self {
         Self {
             field_manager: Some(Arc::from(manager)),
@@ -79,7 +78,7 @@ impl Serving {
         }
     }
 
-    /// Restricts its parents to the selected ones.
+    /// Restricts it to the selected parents.
     pub fn selecting(self, selection: Selection) -> Self {
         let namespaces = selection.asks_for_namespaces().then(namespace_read);
         Self {
@@ -89,29 +88,48 @@ impl Serving {
         }
     }
 
-    /// Returns the field manager of its children.
-    pub(crate) fn manager(&self, plugin: &PluginName) -> Arc<str> {
-        let own = || Arc::from(plugin.field_manager());
-        self.field_manager.clone().unwrap_or_else(own)
+    /// Returns what passes depend on beside their inputs, as text to compare.
+    pub(crate) fn terms(&self) -> String {
+        let Self {
+            // The digest is among the inputs.
+            plugin: _,
+            grants,
+            limits,
+            reads,
+            account,
+            field_manager,
+            selection,
+            own_reads,
+        } = self;
+        format!(
+            "{grants:?} {limits:?} {reads:?} {account:?} {field_manager:?} {selection:?} {own_reads:?}"
+        )
     }
 
-    /// Returns true if its guest may get the values of Secrets.
+    /// Returns the children's field manager.
+    pub(crate) fn manager(&self, plugin: &PluginName) -> Arc<str> {
+        self.field_manager
+            .clone()
+            .unwrap_or_else(|| Arc::from(plugin.field_manager()))
+    }
+
+    /// Returns true if the guest may read Secret values.
     pub fn shows_secrets(&self) -> bool {
         let secret = Gvk::new("", "v1", "Secret").group_kind();
-        let reads = self.reads.iter();
-        let mut full = reads.filter(|read| read.access == Access::Full);
+        let as_read =
+            |read: &ReadKind| read.access == Access::Full && read.kind.group_kind() == secret;
         let as_child = |parent| self.grants.child_access(&secret, parent) == Access::Full;
-        full.any(|read| read.kind.group_kind() == secret)
-            || [Scope::Namespaced, Scope::Cluster]
-                .into_iter()
-                .any(as_child)
+        self.reads.iter().any(as_read) || as_child(Scope::Namespaced) || as_child(Scope::Cluster)
     }
 
-    /// Returns true if its manifest declares children of this kind.
+    /// Returns true if the manifest declares children of this kind.
     pub fn declares_child(&self, kind: &Gvk) -> bool {
         let group_kind = kind.group_kind();
-        let mut declared = self.plugin.manifest().children.iter();
-        declared.any(|child| child.kind.group_kind() == group_kind)
+        self.plugin
+            .manifest()
+            .children
+            .iter()
+            .any(|child| child.kind.group_kind() == group_kind)
     }
 }
 
@@ -119,7 +137,6 @@ pub(crate) fn namespace_kind() -> Gvk {
     Gvk::new("", "v1", "Namespace")
 }
 
-/// The read of namespaces.
 fn namespace_read() -> ReadKind {
     ReadKind {
         kind: namespace_kind(),

@@ -1,4 +1,4 @@
-//! The parts that all reconcilers of the process share.
+//! The parts that all reconcilers in the process share.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -16,49 +16,49 @@ use tokio::sync::Notify;
 
 use crate::{Inventory, NamespaceBudgets, PassFiles, Recordings};
 
-/// The process-wide parts of a pass, including its clock and its source of randomness.
+/// The process-wide parts of a pass, including clock and randomness.
 pub struct Shared {
-    /// The reader of the cluster.
+    /// Reads the cluster.
     pub cluster: Cluster,
-    /// The writer to the API server.
+    /// Writes to the API server.
     pub writer: Arc<Writer>,
     /// The guest threads.
     pub pool: Pool,
-    /// The kinds that plugins have ever created.
+    /// The kinds that plugins have created, finalized or served.
     pub inventory: Inventory,
-    /// The namespaces of the host, which plugins serve only by a grant: that of the inventory, and that of its Pod.
+    /// The host's namespaces (the inventory's and the Pod's), which plugins serve only with a grant.
     pub host_namespaces: Vec<String>,
     /// The metrics.
     pub metrics: Arc<Metrics>,
-    /// The events about parents.
+    /// The Events about parents.
     pub events: Events,
-    /// The maker of the traces of passes; none if there are no traces.
+    /// Traces passes; `None` without tracing.
     pub tracer: Option<SdkTracer>,
-    /// The write limits of the plugins in each namespace.
+    /// Each plugin's write limits in each namespace.
     pub namespace_budgets: NamespaceBudgets,
-    /// The cluster's hash key; none while it is unknown.
+    /// The cluster's hash key, once it is known.
     pub hash_key: OnceLock<HashKey>,
-    /// The recordings that observers have ordered.
+    /// The recordings that clients wait for.
     pub recordings: Recordings,
-    /// Notified when a rollout analysis should be evaluated.
+    /// Notified when the plugin controller should evaluate a rollout analysis.
     pub analyses: Notify,
-    /// Skips a pass whose inputs are those of the last one, which wrote nothing.
+    /// Skips a pass with the same inputs as the last one, if that wrote nothing.
     pub remember_passes: bool,
-    /// The files that keep the memory of passes for the next start; none if the host keeps none.
+    /// Stores the remembered passes for the next start; `None` if the host stores none.
     pub pass_files: Option<PassFiles>,
-    /// The mean time between two passes of a parent without any known change.
+    /// The mean time between two passes of an unchanged parent.
     pub resync_period: Duration,
     /// The wall clock.
     pub now: fn() -> Timestamp,
-    /// Fills a buffer with random bytes that are fit for secrets.
+    /// Fills a buffer with cryptographically secure random bytes.
     pub random: fn(&mut [u8]),
 }
 
 impl Shared {
-    /// Returns the address of a parent's kind.
+    /// Returns the API resource for a parent.
     ///
-    /// The parent was watched, so its kind was served. If discovery has lost the kind since, the plural is a guess and
-    /// the scope is that of the parent: the API server then rejects the request, and the user gets its message.
+    /// If discovery has lost the kind since the parent was cached, the plural is a guess: the API server then rejects the
+    /// request, and the user gets the server's message.
     pub fn resource_of(&self, parent: &Object) -> Resource {
         self.cluster
             .resource(&parent.kind)

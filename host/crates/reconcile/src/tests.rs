@@ -1,4 +1,4 @@
-//! Whole passes of real guests with an API server in memory.
+//! Whole passes with real guests and an in-memory API server.
 
 mod counting;
 mod dry_runs;
@@ -37,7 +37,7 @@ pub(crate) use server::Server;
 /// Long enough for a busy machine; only a failing test waits for it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// An API server, with the parts that all its reconcilers share.
+/// An API server and what its reconcilers share.
 pub(crate) struct World {
     pub(crate) server: Server,
     pub(crate) shared: Arc<Shared>,
@@ -90,42 +90,43 @@ impl World {
     }
 
     /// Creates a reconciler of Webs.
-    pub(crate) fn reconciler(&self, name: &str, serving: Serving) -> Arc<Reconciler> {
+    pub(crate) fn reconciler(&self, name: &str, revision: Revision) -> Arc<Reconciler> {
         Arc::new(Reconciler::new(
             PluginName::new(name).unwrap(),
             Gvk::new("example.com", "v1", "Web"),
-            serving,
+            revision,
             Arc::clone(&self.shared),
         ))
     }
 
-    /// Creates or changes a parent, in a namespace of its own.
+    /// Creates or changes the parent in a namespace.
     pub(crate) fn put_parent(&self, namespace: &str, size: u32) {
         let stated = json!({"spec": {"size": size}});
         self.server.put("webs", namespace, "web", stated);
     }
 
-    /// Returns the text in the child of a parent; none without a child.
+    /// Returns the text in a parent's child, if there is one.
     pub(crate) fn child_says(&self, namespace: &str) -> Option<String> {
         let child = self.server.get("configmaps", namespace, "child")?;
         child["data"]["says"].as_str().map(str::to_owned)
     }
 
-    /// Returns the reason of a parent's condition `Synced`.
+    /// Returns the reason in a parent's condition `Synced`.
     pub(crate) fn synced(&self, namespace: &str) -> String {
         let parent = self
             .server
             .get("webs", namespace, "web")
             .unwrap_or_default();
-        let conditions = parent["status"]["conditions"].as_array().cloned();
-        let mut conditions = conditions.into_iter().flatten();
-        let synced = conditions.find(|condition| condition["type"] == "Synced");
-        synced.map_or_else(String::new, |synced| {
-            synced["reason"].as_str().unwrap().to_owned()
-        })
+        parent["status"]["conditions"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .find(|condition| condition["type"] == "Synced")
+            .map(|synced| synced["reason"].as_str().unwrap().to_owned())
+            .unwrap_or_default()
     }
 
-    /// Runs the triggered passes until the predicate holds; a failure shows the description of this state.
+    /// Runs the triggered passes until the predicate holds; a failure shows `what`.
     pub(crate) async fn drive(
         &self,
         reconciler: &Reconciler,
@@ -141,20 +142,21 @@ impl World {
                 }
             }
         };
-        let ended = timeout(PATIENCE, running).await;
-        ended.unwrap_or_else(|_| panic!("{what}: {:#?}", self.shared.cluster.watches()));
+        timeout(PATIENCE, running)
+            .await
+            .unwrap_or_else(|_| panic!("{what}: {:#?}", self.shared.cluster.watches()));
     }
 }
 
-/// A world with the parent of namespace `a`, to which a plugin of this name has been applied.
-pub(crate) async fn applied(name: &str, serving: Serving) -> (World, Arc<Reconciler>) {
+/// A world with the parent in namespace `a`, to which the plugin `name` has applied its children.
+pub(crate) async fn applied(name: &str, revision: Revision) -> (World, Arc<Reconciler>) {
     let world = World::start().await;
-    applied_in(world, name, serving).await
+    applied_in(world, name, revision).await
 }
 
-async fn applied_in(world: World, name: &str, serving: Serving) -> (World, Arc<Reconciler>) {
+async fn applied_in(world: World, name: &str, revision: Revision) -> (World, Arc<Reconciler>) {
     world.put_parent("a", 1);
-    let reconciler = world.reconciler(name, serving);
+    let reconciler = world.reconciler(name, revision);
     world
         .drive(&reconciler, "applied", |world| {
             world.synced("a") == "Applied"
@@ -168,14 +170,14 @@ pub(crate) fn parent(namespace: &str) -> ObjectId {
 }
 
 /// Loads a guest with all the grants that it requests.
-pub(crate) fn serving_of(guest: Guest) -> Serving {
-    serving(described(&engine(Metering::Epochs), &guest.build()))
+pub(crate) fn revision_of(guest: Guest) -> Revision {
+    revision(described(&engine(Metering::Epochs), &guest.build()))
 }
 
-fn serving(described: Described) -> Serving {
+fn revision(described: Described) -> Revision {
     let plugin: Plugin = described.configure(&Map::new(), &checker()).unwrap();
     let grants = Grants::proposed(plugin.manifest());
-    Serving::new(
+    Revision::new(
         Arc::new(plugin),
         Arc::new(grants),
         Arc::new(Limits::default()),
@@ -195,7 +197,7 @@ pub(crate) fn saying(text: &str) -> Guest {
 #[tokio::test]
 async fn labels_managers_and_the_inventory_have_the_name_of_the_plugin_not_of_its_component() {
     // The component has the name "web".
-    let (world, _reconciler) = applied("east", serving_of(saying("hello"))).await;
+    let (world, _reconciler) = applied("east", revision_of(saying("hello"))).await;
     let child = world.server.get("configmaps", "a", "child").unwrap();
     let managers = |object: &Value| -> Vec<String> {
         let entries = object["metadata"]["managedFields"].as_array().unwrap();

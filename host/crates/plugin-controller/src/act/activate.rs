@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use innkeeper_model::{Limits, Manifest, PluginName, Retry};
-use innkeeper_reconcile::Serving;
+use innkeeper_reconcile::Revision;
 use innkeeper_sandbox::Plugin;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -42,7 +42,7 @@ pub struct Start {
 pub(super) struct Candidacy<'a> {
     declared: &'a Declared,
     plugin: Arc<Plugin>,
-    serving: Serving,
+    serving: Revision,
     activation: Activation,
 }
 
@@ -211,7 +211,7 @@ async fn controllers(
     cx: &Context,
     declared: &Declared,
     active: Option<ActiveRevision>,
-    serving: &Serving,
+    serving: &Revision,
     is_on_trial: bool,
     change: Option<Instant>,
 ) -> (Arc<Served>, Option<Passes>) {

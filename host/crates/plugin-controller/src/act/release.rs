@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use innkeeper_apply::{self as apply, Target};
 use innkeeper_model::{Gvk, PluginName, error_chain};
-use innkeeper_reconcile::{Next, Serving};
+use innkeeper_reconcile::{Next, Revision, Role};
 use tracing::warn;
 
 use crate::{
@@ -27,18 +27,19 @@ pub(super) async fn record_parents(
     cx: &Context,
     target: &mut Target,
     name: &PluginName,
-    serving: &Serving,
+    serving: &Revision,
 ) -> Result<(), StageFailure> {
     let failed = |error: apply::Error| {
         let retry = error.retry();
         StageFailure::of(Stage::Serving, "NotHeld", &error, retry)
     };
     let inventory = &cx.shared.inventory;
-    let parents = || serving.parents().map(|parent| parent.kind.clone());
-    inventory
-        .record_served(name, parents())
-        .await
-        .map_err(failed)?;
+    let parents = serving
+        .parents()
+        .map(|parent| parent.kind.clone())
+        .collect();
+    let recorded = inventory.record(name, Role::Served, &parents).await;
+    recorded.map_err(failed)?;
     if !serving.plugin.manifest().finalize {
         return Ok(());
     }
@@ -46,10 +47,8 @@ pub(super) async fn record_parents(
         let written = cx.shared.writer.add_finalizer(target, &cx.name).await;
         note(&cx.registration, &id_of(name), &written.map_err(failed)?);
     }
-    inventory
-        .record_parents(name, parents())
-        .await
-        .map_err(failed)
+    let recorded = inventory.record(name, Role::Finalizing, &parents).await;
+    recorded.map_err(failed)
 }
 
 /// Removes the finalizer from kinds of parents that the active revision does not finalize.
@@ -63,10 +62,9 @@ pub(crate) async fn release_dropped_kinds(
         return;
     };
     let inventory = &cx.shared.inventory;
-    let kinds = not_finalized(&inventory.parents(name), active.plugin.manifest());
-    if release_parents(cx, state, name, &kinds).await.is_empty()
-        && inventory.parents(name).is_empty()
-    {
+    let recorded = || inventory.kinds(name, Role::Finalizing);
+    let kinds = not_finalized(&recorded(), active.plugin.manifest());
+    if release_parents(cx, state, name, &kinds).await.is_empty() && recorded().is_empty() {
         remove_finalizer(cx, target, name).await;
     }
 }
@@ -82,7 +80,8 @@ pub(crate) async fn release_parents(
         .finalizers
         .release(&cx.shared, name, kinds, ReleaseScope::All)
         .await;
-    if let Err(error) = cx.shared.inventory.remove_parents(name, &free).await {
+    let inventory = &cx.shared.inventory;
+    if let Err(error) = inventory.remove(name, Role::Finalizing, &free).await {
         warn!(plugin = %name, error = %error_chain(&error), "failed to remove kinds of parents from the inventory");
         remaining.push("the inventory cannot be written".to_owned());
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use innkeeper_model::{Limits, Requests};
 use innkeeper_policy::{Assessment, Grants, Selection, Shortfall};
-use innkeeper_reconcile::Serving;
+use innkeeper_reconcile::Revision;
 use innkeeper_sandbox::Plugin;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
@@ -48,11 +48,10 @@ impl Terms {
     }
 
     /// Returns a revision under these terms.
-    pub fn serving(&self, plugin: Arc<Plugin>) -> Serving {
-        let limits = self.limits.clone();
-        let grants = self.grants.clone();
+    pub fn serving(&self, plugin: Arc<Plugin>) -> Revision {
+        let (limits, grants) = (self.limits.clone(), self.grants.clone());
         let account = self.service_account.as_ref();
-        Serving::new(plugin, Arc::new(grants), Arc::new(limits))
+        Revision::new(plugin, Arc::new(grants), Arc::new(limits))
             .applying_as(&self.field_manager)
             .selecting(self.parents.clone())
             .acting_as(account.map(ServiceAccountRef::user))

@@ -4,7 +4,8 @@ use std::{mem, pin::pin, sync::Arc, time::Duration};
 
 use futures::StreamExt as _;
 use innkeeper_model::{ObjectId, Retry, reason};
-use innkeeper_reconcile::{ParentOutcome, Serving, until_read};
+use innkeeper_plan::{FleetPlan, Forecast, ParentOutcome, ParentPlan, Writes};
+use innkeeper_reconcile::{Revision, Role, until_read};
 use tokio::time::Instant;
 use tracing::info;
 
@@ -49,7 +50,7 @@ pub(crate) async fn dry_run(
     cx: &Context,
     declared: &Declared,
     active: &ActiveRevision,
-    serving: &Serving,
+    serving: &Revision,
 ) -> Result<Candidate, StageFailure> {
     let begin = Instant::now();
     let mut plan = plan_of(cx, active, serving).await?;
@@ -82,7 +83,7 @@ pub(crate) async fn dry_run(
 async fn plan_of(
     cx: &Context,
     active: &ActiveRevision,
-    serving: &Serving,
+    serving: &Revision,
 ) -> Result<FleetPlan, StageFailure> {
     let name = &active.served.name;
     let revision = serving.plugin.revision().to_string();
@@ -116,7 +117,7 @@ async fn plan_of(
 
 /// Returns the known number of children of the plugin.
 fn children(cx: &Context, active: &ActiveRevision) -> usize {
-    let kinds = cx.shared.inventory.of(&active.served.name);
+    let kinds = cx.shared.inventory.kinds(&active.served.name, Role::Child);
     // The cache counts the children of the whole plugin, so one controller answers for all.
     let Some(reconciler) = active.served.reconcilers.first() else {
         return 0;
@@ -135,7 +136,7 @@ fn children(cx: &Context, active: &ActiveRevision) -> usize {
 pub(crate) fn candidate_without_dry_run(
     declared: &Declared,
     history: &History,
-    serving: &Serving,
+    serving: &Revision,
 ) -> Option<Candidate> {
     let revision = serving.plugin.revision();
     let mut past = history.past().peekable();
@@ -150,7 +151,7 @@ pub(crate) fn candidate_without_dry_run(
 
 fn candidate(
     declared: &Declared,
-    serving: &Serving,
+    serving: &Revision,
     counts: Option<CandidateCounts>,
     children: usize,
 ) -> CandidateStatus {

@@ -1,7 +1,7 @@
-//! The queue of one plugin: the state of every key, and the order and times of their passes.
+//! A controller's queue: the state of every key, and the order and times of passes.
 //!
 //! A pure data structure: every call gets the time, nothing waits, nothing is spawned.
-//! It does not know the content of a pass, the cause of a trigger beyond its class, or the passes of other queues.
+//! It does not know what a pass does, why a trigger came, or other queues.
 //!
 //! ```
 //! use std::time::Duration;
@@ -31,18 +31,18 @@
 //! assert_eq!(queue.next_due(), Some(at(65)));
 //! ```
 //!
-//! The states of a key:
+//! A key's states:
 //!
 //! ```text
 //!              trigger                      pop                     done
 //!   (absent) ----------> Ready (in turn) ----------> Running -------------> (absent)
-//!                          ^                          | dirty               Delayed (requeue, failed, parked)
+//!                          ^                          | dirty               Delayed (requeue, failed, await cache)
 //!                          +--------------------------+                        |
 //!                          +------------------------- due, trigger ------------'
 //! ```
 //!
-//! One key has one state, so the number of live parents bounds the queue, for any number of triggers.
-//! Namespaces take turns, so the number of waiting keys in one does not delay the keys of another.
+//! A key has one state, so the number of live parents bounds the queue.
+//! Namespaces take turns, so many waiting keys in one do not delay the keys in another.
 
 mod class;
 
@@ -65,32 +65,29 @@ use crate::Next;
 pub struct Ticket<K> {
     /// The key.
     pub key: K,
-    /// The end of the first of the parked passes in a row; none if the last pass was not parked.
-    pub parked_since: Option<Duration>,
-    /// The time that the key was queued.
+    /// Since when passes in a row have waited for the cache; `None` if the last one did not.
+    pub cache_wait_since: Option<Duration>,
+    /// The time in the queue.
     pub waited: Duration,
 }
 
 /// The first delay after a failure, which doubles with every further one.
 ///
-/// Chosen: each retry calls the guest, so it is far above the 5 ms of client-go's default limiter.
+/// Far above the 5 ms of client-go's default limiter, because each retry calls the guest.
 pub(super) const BACKOFF_MIN: Duration = Duration::from_millis(200);
 
-/// The longest delay after a failure, jitter included.
+/// The longest delay after a failure, jitter included, like the kubelet's between two container starts.
 ///
-/// Chosen, and equal to the kubelet's longest delay between two starts of a container: the repair of a cause outside of the
-/// cluster, which triggers nothing, is noticed after that time.
+/// A repair outside the cluster, which triggers nothing, takes effect after that time.
 const BACKOFF_MAX: Duration = Duration::from_mins(5);
 
 /// The longest delay after a failure once a child or a related object has changed.
 ///
-/// Not zero, because the writes of a failing pass change children: the pass would trigger itself without a pause. A longer
-/// pause that the API server asked for still counts.
-/// Chosen: at most one such pass per second.
+/// Not zero, because a failing pass may write children and would trigger itself without a pause. A longer pause that the
+/// API server asked for still counts.
 const BACKOFF_CHANGED: Duration = Duration::from_secs(1);
 
-/// The rank that a less important key gets on top: more than the queue of any other keys takes, and finite, so that it has
-/// its pass in any case.
+/// The rank delay for a less important key: later than all other keys in a full queue, but finite, so that it gets a pass.
 const LAST_ADDED_RANK: Duration = Duration::from_hours(1);
 
 #[expect(
@@ -99,27 +96,27 @@ const LAST_ADDED_RANK: Duration = Duration::from_hours(1);
 )]
 type Handles<K> = std::collections::HashMap<K, usize, BuildHasherDefault<DefaultHasher>>;
 
-/// The namespace of a key; none if it is cluster-scoped.
+/// A key's namespace; `None` if it is cluster-scoped.
 type Namespace = Option<Arc<str>>;
 
-/// The keys of one plugin.
+/// A controller's keys.
 #[derive(Debug)]
 pub struct Queue<K> {
-    /// The seed of the jitter.
+    /// The jitter's seed.
     seed: u64,
     entries: Slab<QueueEntry<K>>,
-    /// The index of a key's entry: a trigger and the end of a pass look a key up, and nothing else compares long keys.
+    /// The index of each key's entry, so that only a trigger and the end of a pass compare long keys.
     handles: Handles<K>,
     namespace: fn(&K) -> Namespace,
-    /// Rank, sequence number and index of the keys that wait for a free place.
+    /// The keys that wait for a permit: rank, sequence number and index.
     ready: BTreeSet<(Duration, u64, usize)>,
     /// The keys from `ready` whose rank has passed, by namespace.
     due: BTreeSet<(Namespace, Duration, u64, usize)>,
     /// The namespace that had the last turn.
     turn: Namespace,
-    /// The number of the keys in `ready` and `due` that wait because of an edit.
+    /// The number of keys in `ready` and `due` that wait because of an edit.
     edits: usize,
-    /// Due time, sequence number and index of the keys that wait for their time.
+    /// The keys that wait for their time: due time, sequence number and index.
     delayed: BTreeSet<(Duration, u64, usize)>,
     sequence: u64,
 }
@@ -128,16 +125,16 @@ pub struct Queue<K> {
 struct QueueEntry<K> {
     key: K,
     state: KeyState,
-    /// True if its passes come after those of the other keys.
+    /// True if the other keys' passes come first.
     is_last: bool,
     backoff: Option<Backoff>,
-    parked_since: Option<Duration>,
+    cache_wait_since: Option<Duration>,
 }
 
-/// The state of a key.
+/// A key's state.
 #[derive(Debug)]
 enum KeyState {
-    /// Waits for a free place; in `ready` or `due`.
+    /// Waits for a permit; in `ready` or `due`.
     Ready {
         class: Class,
         rank: Duration,
@@ -150,9 +147,9 @@ enum KeyState {
         sequence: u64,
         wait: Wait,
     },
-    /// Has a pass at the moment.
+    /// Has a running pass.
     Running {
-        /// The most urgent trigger since the pass began; none without one.
+        /// The most urgent trigger since the pass began.
         dirty: Option<Class>,
     },
     /// In no index: new, or between two states.
@@ -163,13 +160,13 @@ enum KeyState {
 enum Wait {
     Requeue,
     Failed {
-        /// The earliest due time; a changed child or related object does not move the key before it.
+        /// A changed child or related object makes the key due at this time at the earliest.
         earliest: Duration,
     },
 }
 
 impl<K: Eq + Hash + Clone> Queue<K> {
-    /// Returns an empty queue; `seed` is that of the jitter, and `namespace` returns the namespace of a key.
+    /// Returns an empty queue; `seed` is for the jitter, and `namespace` returns a key's namespace.
     pub fn new(seed: u64, namespace: fn(&K) -> Namespace) -> Self {
         Self {
             seed,
@@ -185,15 +182,15 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         }
     }
 
-    /// Requests a pass of a key.
+    /// Requests a pass.
     ///
     /// Any number of triggers before a pass begins make one pass; any number during a pass make exactly one more.
     pub fn trigger(&mut self, key: K, class: Class, now: Duration) {
         self.enqueue(key, class, false, now);
     }
 
-    /// Requests a pass of a key that is less important than others: it begins while no other key is due, or an hour later
-    /// than usual. This also holds for its retries, until the next [`Queue::trigger`].
+    /// Requests a less important pass: it begins while no key but this is due, or an hour later than usual. The same holds for
+    /// its retries, until the next [`Queue::trigger`].
     pub fn trigger_last(&mut self, key: K, class: Class, now: Duration) {
         self.enqueue(key, class, true, now);
     }
@@ -233,7 +230,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         self.enter(handle, state);
     }
 
-    /// Returns the next key, which then runs until [`Queue::done`]; none if no key is due.
+    /// Returns the next due key, which then runs until [`Queue::done`].
     pub fn pop(&mut self, now: Duration) -> Option<Ticket<K>> {
         self.promote(now);
         let handle = self.next_handle()?;
@@ -245,12 +242,12 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         let entry = self.entries.get(handle)?;
         Some(Ticket {
             key: entry.key.clone(),
-            parked_since: entry.parked_since,
+            cache_wait_since: entry.cache_wait_since,
             waited: now.saturating_sub(since),
         })
     }
 
-    /// Ends the pass of a key; `next` is its result.
+    /// Ends a key's pass with the result `next`.
     pub fn done(&mut self, key: &K, next: Next, now: Duration) {
         let Some(&handle) = self.handles.get(key) else {
             return;
@@ -267,8 +264,8 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         ) {
             entry.backoff = None;
         }
-        entry.parked_since = match &next {
-            Next::Parked(_) => entry.parked_since.or(Some(now)),
+        entry.cache_wait_since = match &next {
+            Next::AwaitCache(_) => entry.cache_wait_since.or(Some(now)),
             _ => None,
         };
         let least = match next {
@@ -283,25 +280,27 @@ impl<K: Eq + Hash + Clone> Queue<K> {
                 Some(self.failed(due, earliest, dirty.is_some_and(Class::is_change), now))
             }
             (_, _, Some(class)) => Some(self.ready(handle, class, now, now)),
-            (_, Next::RequeueAfter(delay) | Next::Again(delay) | Next::Parked(delay), None) => {
-                Some(KeyState::Delayed {
-                    due: now.saturating_add(delay),
-                    sequence: self.next_sequence(),
-                    wait: Wait::Requeue,
-                })
-            }
+            (
+                _,
+                Next::RequeueAfter(delay) | Next::AwaitOwnWrites(delay) | Next::AwaitCache(delay),
+                None,
+            ) => Some(KeyState::Delayed {
+                due: now.saturating_add(delay),
+                sequence: self.next_sequence(),
+                wait: Wait::Requeue,
+            }),
             (_, _, None) => None,
         };
         if let Some(state) = state {
             self.enter(handle, state);
         } else {
-            // A key without a time for its next pass equals an unknown one, so it needs no memory.
+            // Without a time for its next pass, the key is like an unknown one.
             self.handles.remove(key);
             self.entries.remove(handle);
         }
     }
 
-    /// Returns the due time of the next key: zero if one is due now, none if no key waits.
+    /// Returns when the next key is due: zero if one is due now, `None` if no key waits.
     pub fn next_due(&self) -> Option<Duration> {
         if self.depth() == 0 {
             self.delayed.first().map(|(due, _, _)| *due)
@@ -310,7 +309,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         }
     }
 
-    /// Returns the number of keys that wait for a free place.
+    /// Returns how many keys wait for a permit.
     pub fn depth(&self) -> usize {
         self.ready.len() + self.due.len()
     }
@@ -320,7 +319,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         self.edits > 0
     }
 
-    /// Returns the index of the key that has the next turn.
+    /// Returns the index of the key whose turn is next.
     fn next_handle(&mut self) -> Option<usize> {
         let last = (self.turn.clone(), Duration::MAX, u64::MAX, usize::MAX);
         let mut others = self.due.range((Bound::Excluded(last), Bound::Unbounded));
@@ -331,17 +330,17 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         Some(*handle)
     }
 
-    /// Moves the delayed keys that are due to the ready ones, and the ready ones whose rank has passed to the due ones.
+    /// Moves keys from `delayed` to `ready` when they are due, and from `ready` to `due` when their rank has passed.
     fn promote(&mut self, now: Duration) {
         while let Some(&(due, _, handle)) = self.delayed.first()
             && due <= now
         {
             self.delayed.pop_first();
-            // Ranked by its due time: this call may come later, and keys that were due first should run first.
+            // Ranked by its due time, because this call may come later and keys that were due first should run first.
             let state = self.ready(handle, Class::Retry, due, due);
             self.enter(handle, state);
         }
-        // A key that waits alone stays: it shares its turn with no other, and an idle host has most of its passes so.
+        // A single key needs no turn: this is the usual case on an idle host.
         while self.depth() > 1
             && let Some(&(rank, sequence, handle)) = self.ready.first()
             && rank <= now
@@ -364,12 +363,12 @@ impl<K: Eq + Hash + Clone> Queue<K> {
                 state: KeyState::Idle,
                 is_last: false,
                 backoff: None,
-                parked_since: None,
+                cache_wait_since: None,
             })
         })
     }
 
-    /// Removes a key from its index and returns its state.
+    /// Removes a key from the index and returns the state.
     fn leave(&mut self, handle: usize) -> KeyState {
         let Some(entry) = self.entries.get_mut(handle) else {
             return KeyState::Idle;
@@ -396,7 +395,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         state
     }
 
-    /// Gives a key that is in no index a state, and adds it to the index of that state.
+    /// Sets the state of a key that is in no index, and adds it to that state's index.
     fn enter(&mut self, handle: usize, state: KeyState) {
         let Some(entry) = self.entries.get_mut(handle) else {
             return;
@@ -419,7 +418,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         entry.state = state;
     }
 
-    /// Returns the state of a key that is ranked by `now` and has been queued since `since`.
+    /// Returns the state of a key that ranks by `now` and has been queued since `since`.
     fn ready(&mut self, handle: usize, class: Class, now: Duration, since: Duration) -> KeyState {
         KeyState::Ready {
             class,
@@ -429,10 +428,9 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         }
     }
 
-    /// Returns the rank of a key that is triggered now.
+    /// Returns a key's rank if it is triggered now.
     fn rank(&self, handle: usize, class: Class, now: Duration) -> Duration {
-        let entry = self.entries.get(handle);
-        let is_last = entry.is_some_and(|entry| entry.is_last);
+        let is_last = self.entries.get(handle).is_some_and(|entry| entry.is_last);
         let rank = now.saturating_add(class.added_rank());
         if is_last {
             rank.saturating_add(LAST_ADDED_RANK)
@@ -441,7 +439,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         }
     }
 
-    /// Returns the state of a failed key: it waits until `due`, or for a shorter time if an input has changed.
+    /// Returns a failed key's state: it waits until `due`, or less if an input has changed.
     fn failed(
         &mut self,
         due: Duration,
@@ -461,7 +459,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         }
     }
 
-    /// Returns the next delay of a key that failed.
+    /// Returns a failed key's next delay.
     fn backoff(&mut self, handle: usize) -> Duration {
         let seed = self.seed ^ self.next_sequence();
         let Some(entry) = self.entries.get_mut(handle) else {

@@ -1,17 +1,17 @@
-//! The times of resyncs, which give every parent a pass without a known change.
+//! Schedules resyncs, which give every parent a pass without a known change.
 //!
-//! A level-triggered controller misses nothing as long as every change makes a trigger. Resyncs bound the time for
-//! which a change without a trigger stays unnoticed. Pure: every call gets the time.
+//! A level-triggered controller misses nothing as long as every change makes a trigger. Resyncs limit how long a change
+//! without a trigger stays unnoticed. Pure: every call gets the time.
 
 use std::time::Duration;
 
 use fastrand::Rng;
 
-/// The largest deviation of an interval from the period, as a share of it: resyncs of plugins that started together
-/// drift apart. The same as for controller-runtime's `SyncPeriod`.
+/// The largest difference between an interval and the period, as a share, so that plugins that started together drift
+/// apart. The same as for controller-runtime's `SyncPeriod`.
 const JITTER: f64 = 0.1;
 
-/// The resyncs of one kind of parents.
+/// The resyncs of one parent kind.
 #[derive(Debug)]
 pub(super) struct Resync {
     period: Duration,
@@ -51,17 +51,20 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Q7: a resync is never due before 90 % of the period after the last one, and always due after 110 %.
+        /// Never due before 90 % of the period, always due after 110 %.
         #[test]
         fn resyncs_come_once_in_a_period_with_jitter(
             seed in any::<u64>(),
             period_s in 1_u64..100_000,
             late_s in prop::collection::vec(0_u64..200_000, 1..20),
         ) {
-            let (start, period) = (Duration::from_hours(1), Duration::from_secs(period_s));
-            let (mut resync, mut last) = (Resync::new(period, seed, start), start);
+            let start = Duration::from_hours(1);
+            let period = Duration::from_secs(period_s);
+            let mut resync = Resync::new(period, seed, start);
+            let mut last = start;
             for late in late_s {
-                let (earliest, latest) = (last + period.mul_f64(0.9), last + period.mul_f64(1.1));
+                let earliest = last + period.mul_f64(0.9);
+                let latest = last + period.mul_f64(1.1);
                 prop_assert!(!resync.is_due(earliest.saturating_sub(Duration::from_micros(1))));
                 last = latest + Duration::from_secs(late);
                 prop_assert!(resync.is_due(last), "after {last:?}");

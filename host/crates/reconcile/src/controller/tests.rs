@@ -109,9 +109,9 @@ fn parent(name: &str) -> ObjectId {
     ObjectId::new(GroupKind::new("example.com", "Thing"), Some("demo"), name)
 }
 
-fn bounds(places: usize) -> Bounds {
+fn bounds(permits: usize) -> Bounds {
     Bounds {
-        places: Arc::new(Semaphore::new(places)),
+        permits: Arc::new(Semaphore::new(permits)),
         passes_per_second_max: 10_000,
         resync_period: None,
         seed: 0,
@@ -127,8 +127,8 @@ fn telemetry() -> LoopTelemetry {
 }
 
 /// Runs a controller beside the test and stops it at the end of the test.
-async fn with_controller<F: Future<Output = ()>>(fake: &Arc<Fake>, places: usize, test: F) {
-    with_bounds(fake, bounds(places), test).await;
+async fn with_controller<F: Future<Output = ()>>(fake: &Arc<Fake>, permits: usize, test: F) {
+    with_bounds(fake, bounds(permits), test).await;
 }
 
 async fn with_bounds<F: Future<Output = ()>>(fake: &Arc<Fake>, bounds: Bounds, test: F) {
@@ -241,7 +241,7 @@ async fn every_parent_is_queued_again_after_the_resync_period() {
 }
 
 #[tokio::test]
-async fn never_runs_more_passes_than_it_has_places() {
+async fn never_runs_more_passes_than_it_has_permits() {
     let fake = Arc::new(Fake {
         held: true,
         ..Fake::default()
@@ -316,7 +316,8 @@ async fn begins_a_second_of_passes_at_once_and_then_one_per_interval() {
 
 #[tokio::test]
 async fn passes_are_counted_by_result_and_each_turn_is_a_heartbeat() {
-    let (metrics, beats) = (Metrics::new(), Arc::new(AtomicUsize::new(0)));
+    let metrics = Metrics::new();
+    let beats = Arc::new(AtomicUsize::new(0));
     let turns = Arc::clone(&beats);
     let telemetry = LoopTelemetry {
         metrics: metrics.controller("example/thing", 1),
@@ -355,7 +356,7 @@ async fn passes_are_counted_by_result_and_each_turn_is_a_heartbeat() {
             "{line}\n{counted}"
         );
     }
-    // At least one turn for each of the two triggers and of two ends of passes.
+    // At least one turn for each trigger and for each end of a pass.
     assert!(beats.load(Ordering::Relaxed) >= 4);
     // The stopped controller has dropped its heartbeat.
     assert_eq!(Arc::strong_count(&beats), 1);

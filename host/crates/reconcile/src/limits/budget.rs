@@ -1,9 +1,8 @@
-//! A write limit, as parents and plugins in a namespace have it: a token bucket that fills evenly, and a breaker that opens
-//! when the bucket is empty.
+//! Write limits for parents and namespaces: a token bucket, and a breaker that opens when the bucket is empty.
 //!
 //! Pure: every call gets the time.
-//! Without the breaker, a plugin that wants a different object in every pass would write at the highest rate for ever,
-//! and the parent's condition would change with every write.
+//! Without the breaker, a plugin whose answer differs in every pass would write at the highest rate for ever, and the
+//! parent's condition would change with every write.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -11,10 +10,9 @@ use innkeeper_model::{Limits, NAMESPACE_BURST, PluginName, Rate, TokenBucket};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// The period of the limit of a parent, which is a number of writes per minute.
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// Returns the write limit of each parent.
+/// Returns the write limit for each parent.
 pub(crate) fn parent_rate(limits: &Limits) -> Rate {
     Rate {
         burst: u64::from(limits.writes_per_minute_max.max(1)),
@@ -22,7 +20,7 @@ pub(crate) fn parent_rate(limits: &Limits) -> Rate {
     }
 }
 
-/// Returns the write limit of each namespace.
+/// Returns the write limit for each namespace.
 pub(crate) fn namespace_rate(limits: &Limits) -> Rate {
     let per_second = u64::from(limits.writes_per_second_max.max(1));
     Rate {
@@ -35,16 +33,16 @@ pub(crate) fn namespace_rate(limits: &Limits) -> Rate {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WriteLimit {
     bucket: TokenBucket<Instant>,
-    /// The breaker: a write found the bucket empty, and the bucket is not yet half full again.
+    /// The breaker: a write met an empty bucket, which is not yet half full again.
     open: bool,
 }
 
-/// The answer to a request for writes.
+/// The writes that a limit allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Allowance {
-    /// The number of writes that are allowed now.
+    /// The writes that are allowed now.
     pub(crate) writes: usize,
-    /// The time until more writes are allowed; none if all wanted writes are.
+    /// The time until more writes are allowed; `None` if all wanted writes are.
     pub(crate) wait: Option<Duration>,
 }
 
@@ -64,7 +62,7 @@ impl WriteLimit {
         Allowance { writes, wait }
     }
 
-    /// Returns the number of writes that are allowed now.
+    /// Returns how many writes are allowed now.
     pub(crate) fn free(&mut self, rate: Rate, now: Instant) -> usize {
         let available = self.bucket.available(rate, now);
         self.open &= available < resume(rate);
@@ -74,28 +72,26 @@ impl WriteLimit {
         usize::try_from(available).unwrap_or(usize::MAX)
     }
 
-    /// Returns the used part of a full bucket.
+    /// Returns the used share of the bucket.
     fn used(&self, rate: Rate, now: Instant) -> Share {
         let used = rate.burst.saturating_sub(self.bucket.available(rate, now));
-        Share::of(used, rate.burst)
+        Share::new(used, rate.burst)
     }
 }
 
-/// Returns the number of tokens that closes the breaker.
-///
-/// Half a bucket, so that a parent over its limit pauses visibly and then writes a whole plan, instead of one write per
-/// interval.
+/// Returns how many tokens close the breaker: half a bucket, so that a parent over its limit pauses visibly and then writes
+/// a whole plan, instead of one write per interval.
 const fn resume(rate: Rate) -> u64 {
     rate.burst.div_ceil(2)
 }
 
-/// A part of a limit, in thousandths.
+/// The used share of a limit, in thousandths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Share(u32);
 
 impl Share {
-    /// Returns the part that `used` is of `limit`; more than all counts as all.
-    pub(crate) fn of(used: u64, limit: u64) -> Self {
+    /// Divides `used` by `limit`; at most 1.
+    pub(crate) fn new(used: u64, limit: u64) -> Self {
         let limit = u128::from(limit.max(1));
         let used = u128::from(used).min(limit);
         Self(u32::try_from(used * 1000 / limit).unwrap_or(1000))
@@ -106,7 +102,7 @@ impl Share {
         self.0 / 10
     }
 
-    /// Returns the part as a number from 0 to 1.
+    /// Returns the share as a number from 0 to 1.
     pub fn ratio(self) -> f64 {
         f64::from(self.0) / 1000.0
     }
@@ -116,15 +112,14 @@ pub(crate) fn to_u64(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }
 
-/// The write limits of all plugins in the namespaces of their parents; cluster-scoped parents share the empty name.
+/// All plugins' write limits in their parents' namespaces; cluster-scoped parents share the empty name.
 #[derive(Debug, Default)]
 pub struct NamespaceBudgets(Mutex<BTreeMap<(PluginName, Arc<str>), WriteLimit>>);
 
 impl NamespaceBudgets {
-    /// Takes up to `wanted` writes of one parent from its own limit and from that of its namespace.
+    /// Takes up to `wanted` writes from the limits of a parent and its namespace; `parent` takes them from the parent's.
     ///
-    /// Neither is charged for a write that the other one refuses. Returns the allowance, and true if the namespace is the
-    /// limit that holds the rest back.
+    /// Neither is charged for a write that the other one refuses. Returns true if the namespace's limit is the lower one.
     pub(crate) fn take(
         &self,
         place: (&PluginName, Option<&str>),
@@ -145,7 +140,7 @@ impl NamespaceBudgets {
         (budget.take(wanted, rate, now), true)
     }
 
-    /// Returns the namespace that has used the largest part of its writes, and that part; none if all buckets are full.
+    /// Returns the namespace that has used the largest share of its writes, and that share; `None` if all buckets are full.
     pub(crate) fn fullest(
         &self,
         plugin: &PluginName,
@@ -156,8 +151,10 @@ impl NamespaceBudgets {
         // A full bucket equals a new one.
         let is_full = |budget: &WriteLimit| budget.bucket.available(rate, now) == rate.burst;
         budgets.retain(|(owner, _), budget| owner != plugin || !is_full(budget));
-        let own = budgets.iter().filter(|((owner, _), _)| owner == plugin);
-        own.map(|((_, namespace), budget)| (Arc::clone(namespace), budget.used(rate, now)))
+        budgets
+            .iter()
+            .filter(|((owner, _), _)| owner == plugin)
+            .map(|((_, namespace), budget)| (Arc::clone(namespace), budget.used(rate, now)))
             .max_by_key(|(_, used)| *used)
     }
 }
@@ -218,7 +215,7 @@ mod tests {
         assert_eq!(budget.take(1, per_minute(1), now + SECOND * 60).writes, 1);
     }
 
-    /// Takes writes for one of many parents, which have no limit of their own.
+    /// Takes writes for parents without own limits.
     fn take(budgets: &NamespaceBudgets, limits: &Limits, wanted: usize, now: Instant) -> usize {
         let place = (&PluginName::new("web").unwrap(), Some("demo"));
         let free = |writes| Allowance { writes, wait: None };
@@ -229,7 +226,8 @@ mod tests {
     /// As `tests/bench/run` does: each parent has its finalizer, two creates and two statuses.
     #[test]
     fn the_defaults_do_not_bind_ten_thousand_parents_in_one_namespace() {
-        let (budgets, limits) = (NamespaceBudgets::default(), Limits::default());
+        let budgets = NamespaceBudgets::default();
+        let limits = Limits::default();
         let start = Instant::now();
         for parent in 0..10_000_u32 {
             for wanted in [3, 1, 1] {
@@ -244,7 +242,8 @@ mod tests {
 
     #[test]
     fn a_plugin_that_writes_without_end_comes_down_to_the_rate_of_its_namespace() {
-        let (budgets, limits) = (NamespaceBudgets::default(), Limits::default());
+        let budgets = NamespaceBudgets::default();
+        let limits = Limits::default();
         let start = Instant::now();
         let mut written = 0;
         for hundredth in 0..40_000_u32 {
@@ -254,7 +253,8 @@ mod tests {
         // The burst of 50,000, and 500 per second.
         assert!(written <= 50_000 + 500 * 400, "{written}");
         let rate = namespace_rate(&limits);
-        let (plugin, later) = (PluginName::new("web").unwrap(), start + SECOND * 400);
+        let plugin = PluginName::new("web").unwrap();
+        let later = start + SECOND * 400;
         let (namespace, used) = budgets.fullest(&plugin, rate, later).unwrap();
         assert_eq!(&*namespace, "demo");
         assert!(used.percent() >= 50, "{used:?}");
@@ -266,7 +266,8 @@ mod tests {
     #[test]
     fn neither_limit_is_charged_for_a_write_that_the_other_one_refuses() {
         let now = Instant::now();
-        let (budgets, mut parent) = (NamespaceBudgets::default(), WriteLimit::default());
+        let budgets = NamespaceBudgets::default();
+        let mut parent = WriteLimit::default();
         let place = (&PluginName::new("web").unwrap(), Some("demo"));
         let rate = Rate {
             burst: 10,
@@ -287,7 +288,7 @@ mod tests {
     }
 
     proptest! {
-        /// Q6: for any numbers of wanted writes at any times.
+        /// For any writes at any times.
         #[test]
         fn the_rate_is_kept_and_the_wait_is_enough(
             limit in 1..300_u32,

@@ -1,7 +1,7 @@
-//! The first create and the first deletion of each child after a change of its parent's spec or of the plugin.
+//! A separate limit for each child's first create and first deletion after the parent's spec or the plugin has changed.
 //!
-//! An answer may have as many children as the plugin's limit says, so these writes are no storm and have a limit of their
-//! own. Every later create or deletion of the same child counts as any other write.
+//! These are no write storm, because the plugin's limits allow that many children. Later creates and deletions of the same
+//! child count as other writes.
 
 use std::{
     collections::BTreeSet,
@@ -12,38 +12,36 @@ use std::{
 use innkeeper_model::{Digest, Limits, Operation, Rate};
 use tokio::time::Instant;
 
-use crate::limits::budget::{Allowance, WriteLimit, parent_rate, to_u64};
+use super::budget::{Allowance, WriteLimit, parent_rate, to_u64};
 
-/// The time in which the limit gains the writes of one whole answer.
+/// The time in which the limit regains the writes for one whole answer.
 const ANSWER_PERIOD: Duration = Duration::from_mins(1);
 
-/// The whole answers that may be written at once: a user who tries out an edit creates all children and deletes them again
+/// The number of whole answers that may be written at once: a user who tries out an edit creates and deletes all children
 /// a few times.
 const ANSWERS_AT_ONCE: u32 = 4;
 
-/// What causes children to be created and deleted: the generation of the parent, and the plugin's revision.
+/// The cause of creates and deletions: the parent's generation and the plugin's revision.
 pub(crate) type WriteCause = (Option<i64>, Digest);
 
-/// The write limits of a parent.
+/// A parent's write limits.
 #[derive(Debug, Default)]
 pub(crate) struct ParentLimits {
-    /// The limit of the first writes.
     firsts: WriteLimit,
-    /// The limit of all other writes.
     others: WriteLimit,
     cause: Option<WriteCause>,
-    /// Hashes of the children that were written since the cause, which take less memory than their names.
+    /// The children that were written since the cause; their hashes take less memory than their names.
     written: BTreeSet<u64>,
 }
 
 impl ParentLimits {
-    /// Takes the allowance for writes that belong to no child of the answer, such as a status.
+    /// Takes writes that belong to no child, such as a status.
     pub(crate) fn take(&mut self, wanted: usize, limits: &Limits, now: Instant) -> Allowance {
         self.others.take(wanted, parent_rate(limits), now)
     }
 
-    /// Takes the allowance for the first operations of a plan, up to the first one that has to wait. Returns with it true
-    /// if that one is a first write.
+    /// Takes the first operations of a plan, up to the first one that has to wait. Returns true if that one is a first
+    /// write.
     pub(crate) fn take_operations(
         &mut self,
         operations: &[Operation],
@@ -55,21 +53,22 @@ impl ParentLimits {
             self.cause = Some(cause.clone());
             self.written.clear();
         }
-        let (first_rate, other_rate) = (first_rate(limits), parent_rate(limits));
-        let (mut firsts, mut others) = (
-            self.firsts.free(first_rate, now),
-            self.others.free(other_rate, now),
-        );
-        let (mut first_writes, mut other_writes, mut writes) = (0, 0, 0);
+        let first_rate = first_rate(limits);
+        let other_rate = parent_rate(limits);
+        let mut firsts = self.firsts.free(first_rate, now);
+        let mut others = self.others.free(other_rate, now);
+        let mut first_writes = 0;
+        let mut other_writes = 0;
+        let mut writes = 0;
         let mut by_firsts = false;
         for operation in operations {
             let hash = first_write(operation).filter(|hash| !self.written.contains(hash));
-            let (free, taken) = match hash {
+            let (free, count) = match hash {
                 Some(_) => (&mut firsts, &mut first_writes),
                 None => (&mut others, &mut other_writes),
             };
-            // The first one that does not fit opens the breaker of its limit below.
-            *taken += 1;
+            // The first one that does not fit opens its limit's breaker below.
+            *count += 1;
             if *free == 0 {
                 by_firsts = hash.is_some();
                 break;
@@ -82,13 +81,16 @@ impl ParentLimits {
             self.firsts.take(first_writes, first_rate, now).wait,
             self.others.take(other_writes, other_rate, now).wait,
         ];
-        let wait = waits.into_iter().flatten().max();
-        let wait = wait.filter(|_| writes < operations.len());
+        let wait = waits
+            .into_iter()
+            .flatten()
+            .max()
+            .filter(|_| writes < operations.len());
         (Allowance { writes, wait }, by_firsts)
     }
 }
 
-/// Returns the hash of the child that an operation creates or deletes.
+/// Hashes the child that an operation creates or deletes.
 fn first_write(operation: &Operation) -> Option<u64> {
     let (Operation::Create { id, .. } | Operation::Prune { id, .. }) = operation else {
         return None;
@@ -98,7 +100,6 @@ fn first_write(operation: &Operation) -> Option<u64> {
     Some(hasher.finish())
 }
 
-/// Returns the limit of the first writes.
 fn first_rate(limits: &Limits) -> Rate {
     Rate {
         burst: to_u64(limits.children_max).saturating_mul(ANSWERS_AT_ONCE.into()),
@@ -149,7 +150,8 @@ mod tests {
 
     #[test]
     fn a_whole_answer_is_written_and_deleted_at_once() {
-        let (limits, now) = (Limits::default(), Instant::now());
+        let limits = Limits::default();
+        let now = Instant::now();
         let all = limits.children_max;
         let mut parent = ParentLimits::default();
         let edits = [creates(all), prunes(all), creates(all), prunes(all)];
@@ -168,7 +170,8 @@ mod tests {
 
     #[test]
     fn only_the_first_write_of_a_child_is_free() {
-        let (limits, now) = (Limits::default(), Instant::now());
+        let limits = Limits::default();
+        let now = Instant::now();
         let mut parent = ParentLimits::default();
         let mut writes = 0;
         loop {

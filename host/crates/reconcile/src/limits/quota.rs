@@ -1,10 +1,8 @@
-//! The bounds on the children that a plugin makes in a namespace, and on those that a parent retains.
+//! The limits on a plugin's children in a namespace, and on a parent's retained children.
 //!
-//! The cache holds the texts of so many children and a quarter more, see [`cache_bound`].
-//!
-//! Pure: the caller brings the present size. That size comes from the cache, which lists all children with the plugin's
-//! label before the first pass: it is right after a restart, and a pass costs one look-up per kind of children. Children
-//! that other passes make at the same time are not in it, so a bound may be exceeded by their number.
+//! Pure: the caller passes the current usage. The cache counts it, and lists all children with the plugin's label before
+//! the first pass: so the usage is right after a restart, and a pass costs one look-up per child kind. Concurrent passes
+//! do not see each other's creates, so they may exceed a limit by these.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,17 +18,16 @@ use innkeeper_model::{
 use innkeeper_plan::Plan;
 use serde_json::{Map, Value};
 
-use crate::{limits::exceeded::Bound, limits::throttled::HeldBack};
+use super::{exceeded::LimitExceeded, throttled::Throttled};
 
-/// The time after which a parent over a bound has another pass. Chosen: the deletion of another parent's children
-/// triggers no pass of this one.
+/// The time until a parent over a limit has another pass, because deleting another parent's children triggers none.
 const RECHECK: Duration = Duration::from_secs(30);
 
-/// Returns the most children in a namespace whose texts are cached.
+/// Returns the most children that the cache holds for a namespace.
 ///
-/// A quarter over the bounds of creates: passes at the same time exceed these, and children grow by defaults and status.
-/// Only objects that the plugin has not made can use it up.
-pub(crate) fn cache_bound(limits: &Limits) -> CacheSize {
+/// A quarter more than the plugin may create, because concurrent passes exceed their limits, and defaults and status add
+/// to the children. Only objects that others have labelled can fill the rest.
+pub(crate) fn cache_limit(limits: &Limits) -> CacheSize {
     let more = |limit: usize| limit.saturating_add(limit / 4);
     CacheSize {
         objects: more(limits.namespace_objects_max),
@@ -38,12 +35,12 @@ pub(crate) fn cache_bound(limits: &Limits) -> CacheSize {
     }
 }
 
-/// The inputs besides the plan.
+/// The inputs beside the plan.
 pub(crate) struct Quota<'a> {
     pub(crate) plugin: &'a PluginName,
     pub(crate) limits: &'a Limits,
     pub(crate) observed: &'a [Object],
-    /// The kinds of children that are parents and could multiply.
+    /// The child kinds that are parents and could multiply.
     pub(crate) nested: &'a BTreeSet<GroupKind>,
 }
 
@@ -55,22 +52,22 @@ struct Growth {
     retained: usize,
 }
 
-/// The children of a plugin in a namespace.
+/// A plugin's children in a namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Made {
+pub(crate) struct ChildUsage {
     pub(crate) all: CacheSize,
-    /// The number of those that are parents and could multiply.
+    /// The number of children that are parents and could multiply.
     pub(crate) nested: usize,
 }
 
 impl Quota<'_> {
-    /// Removes the operations from a plan that would exceed a bound, and with them the prunes, which run only after
-    /// everything else is as desired. `made` returns the plugin's children in a namespace.
-    pub(crate) fn hold_back(
+    /// Removes the operations from a plan that would exceed a limit, and with them the prunes, which run only after
+    /// everything else is as desired. `usage` returns the plugin's children in a namespace.
+    pub(crate) fn throttle(
         &self,
         plan: &mut Plan,
-        made: impl Fn(&str) -> Made,
-    ) -> Option<HeldBack> {
+        usage: impl Fn(&str) -> ChildUsage,
+    ) -> Option<Throttled> {
         if plan.operations.is_empty() {
             return None;
         }
@@ -79,45 +76,44 @@ impl Quota<'_> {
             .iter()
             .map(|object| (object.id(), object))
             .collect();
-        let mut present: BTreeMap<Arc<str>, Made> = BTreeMap::new();
+        let mut usages: BTreeMap<Arc<str>, ChildUsage> = BTreeMap::new();
         let mut retained = self
             .observed
             .iter()
-            .filter(|it| it.retained_for.is_some())
+            .filter(|object| object.retained_for.is_some())
             .count();
         let mut first = None;
         let exceeds = |operation: &mut Operation| {
-            let (Some(child), growth) = (operation.child(), self.growth(operation, &observed))
-            else {
+            let Some(child) = operation.child() else {
                 return false;
             };
+            let growth = self.growth(operation, &observed);
             let name = child.namespace.as_deref().unwrap_or_default();
-            let made = present.entry(name.into()).or_insert_with(|| made(name));
-            let bound = self.bound(child, growth, *made, retained);
-            if let Some(bound) = bound {
-                first.get_or_insert(bound);
+            let usage = usages.entry(name.into()).or_insert_with(|| usage(name));
+            if let Some(exceeded) = self.exceeded(child, growth, *usage, retained) {
+                first.get_or_insert(exceeded);
                 return true;
             }
-            made.all = made.all.and(growth.size);
-            made.nested += growth.nested;
+            usage.all = usage.all.and(growth.size);
+            usage.nested += growth.nested;
             retained += growth.retained;
             false
         };
-        let held: Vec<Operation> = plan.operations.extract_if(.., exceeds).collect();
-        let bound = first?;
+        let waiting: Vec<Operation> = plan.operations.extract_if(.., exceeds).collect();
+        let exceeded = first?;
         plan.operations
             .retain(|operation| !matches!(operation, Operation::Prune { .. }));
-        HeldBack::of_operations((RECHECK, bound), &held, self.observed)
+        Throttled::by_limit((RECHECK, exceeded), &waiting, self.observed)
     }
 
-    /// Returns the bound that the growth would exceed.
-    fn bound(
+    /// Returns the limit that the growth would exceed.
+    fn exceeded(
         &self,
         child: &ObjectId,
         growth: Growth,
-        made: Made,
+        usage: ChildUsage,
         retained: usize,
-    ) -> Option<Bound> {
+    ) -> Option<LimitExceeded> {
         let limits = self.limits;
         let place = (self.plugin, child.namespace.as_deref());
         let Growth {
@@ -126,13 +122,13 @@ impl Quota<'_> {
             retained: more,
         } = growth;
         if more > 0 && retained + more > limits.retained_max {
-            Some(Bound::retained(limits))
-        } else if nested > 0 && made.nested + nested > limits.namespace_nested_max {
-            Some(Bound::nested(place, limits))
-        } else if objects > 0 && made.all.objects + objects > limits.namespace_objects_max {
-            Some(Bound::objects(place, limits))
-        } else if bytes > 0 && made.all.bytes + bytes > limits.namespace_bytes_max {
-            Some(Bound::bytes(place, limits))
+            Some(LimitExceeded::retained(limits))
+        } else if nested > 0 && usage.nested + nested > limits.namespace_nested_max {
+            Some(LimitExceeded::nested(place, limits))
+        } else if objects > 0 && usage.all.objects + objects > limits.namespace_objects_max {
+            Some(LimitExceeded::objects(place, limits))
+        } else if bytes > 0 && usage.all.bytes + bytes > limits.namespace_bytes_max {
+            Some(LimitExceeded::bytes(place, limits))
         } else {
             None
         }
@@ -145,9 +141,10 @@ impl Quota<'_> {
             Operation::Create { id, body, .. } => {
                 growth.size.objects = 1;
                 growth.size.bytes = length(body);
-                let metadata = body.get("metadata");
-                let annotations = metadata.and_then(|metadata| metadata.get("annotations"));
-                let mark = annotations.and_then(|all| all.get(ANNOTATION_RETAINED_FOR));
+                let mark = body
+                    .get("metadata")
+                    .and_then(|metadata| metadata.get("annotations"))
+                    .and_then(|annotations| annotations.get(ANNOTATION_RETAINED_FOR));
                 growth.nested = usize::from(self.nested.contains(&id.kind));
                 growth.retained = usize::from(mark.is_some());
             }
@@ -156,7 +153,9 @@ impl Quota<'_> {
                 growth.size.bytes = length(body).saturating_sub(present);
             }
             Operation::Transfer { id, to, .. } => {
-                let was_retained = observed.get(id).is_some_and(|it| it.retained_for.is_some());
+                let was_retained = observed
+                    .get(id)
+                    .is_some_and(|object| object.retained_for.is_some());
                 growth.retained = usize::from(*to == RemovalPolicy::Retain && !was_retained);
             }
             Operation::Prune { .. } | Operation::AddFinalizer | Operation::RemoveFinalizer => {}

@@ -1,62 +1,62 @@
-//! The writes that a parent may not make at the moment, because of a limit.
+//! The writes that have to wait because of a limit.
 
 use std::time::Duration;
 
 use innkeeper_model::{Condition, ConditionStatus, Object, Operation, reason};
 use innkeeper_plan::{self as plan, Plan};
 
-use crate::limits::exceeded::Bound;
+use super::exceeded::LimitExceeded;
 
 /// The writes that a parent may make now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Permit {
     pub(crate) writes: usize,
-    /// The time until more writes are allowed, and the limit; none if all wanted writes are.
-    pub(crate) held: Option<(Duration, Bound)>,
+    /// The time until more writes are allowed, and the limit; `None` if all requested writes are allowed.
+    pub(crate) wait: Option<(Duration, LimitExceeded)>,
 }
 
-/// The most operations of one round. The others follow at once, after a condition that counts them: a round of more may
-/// take so long that a user asks what happens.
+/// The most operations of one round. The others follow at once, after a condition that counts them: a longer round leaves
+/// the user without news.
 const OPERATIONS_MAX: usize = 100;
 
 /// Writes that have to wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct HeldBack {
+pub(crate) struct Throttled {
     /// The time until the next write.
     pub(crate) wait: Duration,
-    /// The reason of the condition `Synced`.
+    /// The reason in the condition `Synced`.
     reason: &'static str,
-    /// It stays equal while the same writes wait; otherwise each pass would write the condition again.
+    /// Equal as long as the same writes wait; otherwise each pass would write the condition again.
     message: String,
 }
 
-impl HeldBack {
-    /// Holds operations back; none: there are none.
-    pub(crate) fn of_operations(
-        (wait, bound): (Duration, Bound),
+impl Throttled {
+    /// Makes `rest` wait; `None` if it is empty.
+    pub(crate) fn by_limit(
+        (wait, exceeded): (Duration, LimitExceeded),
         rest: &[Operation],
         observed: &[Object],
     ) -> Option<Self> {
         let (first, others) = rest.split_first()?;
-        let writes = match (described(first, observed), others.len()) {
-            (first, 0) => first,
-            (first, more) => format!("{first} and {more} more"),
-        };
-        Some(Self::by(wait, &bound, &writes))
+        let mut writes = describe(first, observed);
+        if !others.is_empty() {
+            writes = format!("{writes} and {} more", others.len());
+        }
+        Some(Self::new(wait, &exceeded, &writes))
     }
 
-    /// Leaves the operations of one round in a plan; none: all of them.
-    pub(crate) fn of_long_plan(plan: &mut Plan) -> Option<Self> {
+    /// Limits a plan to one round; `None` if all operations fit.
+    pub(crate) fn by_round(plan: &mut Plan) -> Option<Self> {
         if plan.operations.len() <= OPERATIONS_MAX {
             return None;
         }
         let rest = plan.operations.split_off(OPERATIONS_MAX);
-        let left = rest.len();
+        let remaining = rest.len();
         let message = if matches!(rest.first(), Some(Operation::Prune { .. })) {
-            format!("{left} children are left to be deleted")
+            format!("{remaining} children are left to be deleted")
         } else {
             let children = plan.children.len();
-            format!("{children} children are being written, {left} left")
+            format!("{children} children are being written, {remaining} left")
         };
         Some(Self {
             wait: Duration::ZERO,
@@ -65,39 +65,39 @@ impl HeldBack {
         })
     }
 
-    /// Leaves the granted operations in a plan; none: all of them.
-    pub(crate) fn of_plan(permit: Permit, plan: &mut Plan, observed: &[Object]) -> Option<Self> {
-        let held = permit.held?;
+    /// Limits a plan to the permitted operations; `None` if all of them are.
+    pub(crate) fn by_permit(permit: Permit, plan: &mut Plan, observed: &[Object]) -> Option<Self> {
+        let wait = permit.wait?;
         let rest = plan.operations.split_off(permit.writes);
-        Self::of_operations(held, &rest, observed)
+        Self::by_limit(wait, &rest, observed)
     }
 
-    /// Holds a status with the condition `synced` back; none: it may be written now.
-    pub(crate) fn of_status(permit: Permit, synced: &Condition) -> Option<Self> {
-        let (wait, bound) = permit.held?;
+    /// Makes a status with the condition `synced` wait; `None` if it may be written now.
+    pub(crate) fn by_status_permit(permit: Permit, synced: &Condition) -> Option<Self> {
+        let (wait, exceeded) = permit.wait?;
         let writes = if synced.status == ConditionStatus::True {
             "the status".to_owned()
         } else {
             format!("the status ({}: {})", synced.reason, synced.message)
         };
-        Some(Self::by(wait, &bound, &writes))
+        Some(Self::new(wait, &exceeded, &writes))
     }
 
-    fn by(wait: Duration, bound: &Bound, writes: &str) -> Self {
-        let Bound {
+    fn new(wait: Duration, exceeded: &LimitExceeded, writes: &str) -> Self {
+        let LimitExceeded {
             reason,
             because,
             remedy,
-        } = bound;
+        } = exceeded;
         Self {
             wait,
             reason,
-            message: format!("held back, because {because}: {writes}; {remedy}"),
+            message: format!("{because}; waiting: {writes}; {remedy}"),
         }
     }
 
-    /// Merges two limits on one plan: the first one is told, and the earlier time counts.
-    pub(crate) fn of_both(first: Option<Self>, second: Option<Self>) -> Option<Self> {
+    /// Merges two limits on one plan: the condition states the first one, and the earlier time counts.
+    pub(crate) fn merge(first: Option<Self>, second: Option<Self>) -> Option<Self> {
         match (first, second) {
             (Some(first), Some(second)) => Some(Self {
                 wait: first.wait.min(second.wait),
@@ -107,14 +107,14 @@ impl HeldBack {
         }
     }
 
-    /// Returns the condition of the parent.
+    /// Returns the parent's condition `Synced`.
     pub(crate) fn synced(&self) -> Condition {
         plan::synced(ConditionStatus::False, self.reason, self.message.as_str())
     }
 }
 
-/// Describes an operation, with the field that differs if it can be found.
-fn described(operation: &Operation, observed: &[Object]) -> String {
+/// Describes an operation, with the first field that differs.
+fn describe(operation: &Operation, observed: &[Object]) -> String {
     let Operation::Update { id, body, .. } = operation else {
         return operation.to_string();
     };

@@ -1,9 +1,8 @@
-//! The memory of passes in files of the cache directory: a host that starts skips the passes that the last one would have
-//! skipped.
+//! Stores remembered passes in the cache directory, so that a restarted host skips the same passes.
 //!
-//! A file only saves work. One that is missing, damaged, or of another build, revision or grants is ignored, and every
-//! parent gets its call.
-//! A file needs no seal: the right to write to the cache directory includes compiled code.
+//! A file only saves work: the host ignores one that is missing, damaged, or from another build, revision or grants, and
+//! calls the guest for every parent.
+//! A file needs no signature: whoever may write to the cache directory may replace compiled code, too.
 
 use std::{
     collections::BTreeMap,
@@ -11,43 +10,40 @@ use std::{
     io::{self, BufWriter, Read as _, Write as _},
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
-use innkeeper_model::{Digest, Gvk, ObjectId, PluginName};
+use innkeeper_model::{Digest, GroupKind, Gvk, ObjectId, PluginName, ReadKey};
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, futimens};
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 use tracing::{debug, warn};
 
-use crate::{
-    memory::{KeptPass, Remembered},
-    revision::Serving,
-};
+use super::Remembered;
+use crate::next::Next;
 
-/// The name of the directory below the cache directory.
 const DIRECTORY: &str = "passes";
 
-/// The largest file that is read. Chosen: a pass takes about 200 bytes, so that it is enough for a million parents.
+/// The largest file that the host reads: a pass takes about 200 bytes, so it is enough for a million parents.
 const BYTES_MAX: u64 = 256 << 20;
 
-/// The time after which an unused file is removed. Chosen: a host that is restarted less often calls the
-/// guests once more.
+/// The age at which the host removes an unused file. A host that restarts less often calls the guests once more.
 const UNUSED_MAX: Duration = Duration::from_hours(30 * 24);
 
-/// The part of the program that tells builds apart: the notes after its headers have the build ID, which the linker computes
-/// from everything else. The whole program would take as long to read as the passes of a thousand parents.
+/// The part of the program that identifies a build: the notes after its headers contain the build ID, which the linker
+/// computes from everything else. Reading the whole program would take as long as a thousand passes.
 const HEAD_BYTES: u64 = 64 * 1024;
 
-/// The files with the memory of passes, one for each plugin and kind of parents.
+/// The stored passes, one file for each plugin and parent kind.
 pub struct PassFiles {
     directory: PathBuf,
-    /// The digest of this program: another build may answer the same inputs in another way.
+    /// The digest of this program: another build may give the same inputs another answer.
     build: Digest,
 }
 
 impl PassFiles {
-    /// Makes the directory where it is missing, and removes old files. Blocks.
+    /// Creates the directory if it is missing, and removes old files. Blocks.
     pub fn open(cache_directory: &Path) -> io::Result<Self> {
         let directory = cache_directory.join(DIRECTORY);
         DirBuilder::new()
@@ -65,49 +61,52 @@ impl PassFiles {
         })
     }
 
-    /// Reads the passes of a plugin for a kind of parents; none if they are not those of this build and revision.
+    /// Reads a plugin's passes for a parent kind; empty if they are from another build or other terms.
     pub(crate) fn read(
         &self,
         plugin: &PluginName,
         parent: &Gvk,
-        serving: &Serving,
+        terms: &str,
     ) -> BTreeMap<ObjectId, Remembered> {
         let path = self.path(plugin, parent);
         let contents = match read(&path) {
             Ok(contents) => contents,
             Err(error) => {
                 if error.kind() != io::ErrorKind::NotFound {
-                    warn!(%error, path = %path.display(), "failed to read the memory of passes, every parent gets a call");
+                    warn!(%error, path = %path.display(), "failed to read the remembered passes, every parent gets a call");
                 }
                 return BTreeMap::new();
             }
         };
-        if contents.belongs_to != self.belongs_to(plugin, parent, serving) {
+        if contents.belongs_to != self.belongs_to(plugin, parent, terms) {
             return BTreeMap::new();
         }
         mark_used(&path);
         let kind = parent.group_kind();
-        let passes = contents.passes.into_iter();
-        passes.filter_map(|pass| pass.remembered(&kind)).collect()
+        contents
+            .passes
+            .into_iter()
+            .filter_map(|pass| pass.remembered(&kind))
+            .collect()
     }
 
-    /// Writes the passes of a plugin for a kind of parents as a whole. Blocks.
+    /// Replaces a plugin's passes for a parent kind. Blocks.
     pub(crate) fn write(
         &self,
         plugin: &PluginName,
         parent: &Gvk,
-        serving: &Serving,
-        passes: Vec<KeptPass>,
+        terms: &str,
+        passes: Vec<StoredPass>,
     ) -> io::Result<()> {
         let contents = Contents {
-            belongs_to: self.belongs_to(plugin, parent, serving),
+            belongs_to: self.belongs_to(plugin, parent, terms),
             passes,
         };
         let mut file = BufWriter::new(NamedTempFile::new_in(&self.directory)?);
         serde_json::to_writer(&mut file, &contents)?;
         file.flush()?;
         let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
-        // Not synced: after a crash of the machine the file may be damaged, and is ignored.
+        // Not synced: a file that a machine crash damages is ignored.
         file.persist(self.path(plugin, parent))?;
         Ok(())
     }
@@ -117,33 +116,68 @@ impl PassFiles {
         self.directory.join(format!("{plugin}_{kind}.{group}.json"))
     }
 
-    /// Returns a digest of everything that passes depend on beside their inputs.
-    fn belongs_to(&self, plugin: &PluginName, parent: &Gvk, serving: &Serving) -> String {
-        let Serving {
-            // Its revision is among the inputs.
-            plugin: _,
-            grants,
-            limits,
-            reads,
-            account,
-            field_manager,
-            selection,
-            own_reads,
-        } = serving;
-        let text = format!(
-            "{plugin} {parent} {grants:?} {limits:?} {reads:?} {account:?} {field_manager:?} {selection:?} {own_reads:?}"
-        );
-        Digest::hash_parts([&self.build.as_bytes()[..], text.as_bytes()]).to_hex()
+    /// Digests what passes depend on beside their inputs.
+    fn belongs_to(&self, plugin: &PluginName, parent: &Gvk, terms: &str) -> String {
+        let text = format!("{plugin} {parent} {terms}");
+        Digest::of_parts([&self.build.as_bytes()[..], text.as_bytes()]).to_hex()
     }
 }
 
 #[derive(Serialize, Deserialize)]
 struct Contents {
     belongs_to: String,
-    passes: Vec<KeptPass>,
+    passes: Vec<StoredPass>,
 }
 
-/// Removes the files of plugins that are gone: those that were neither written nor read for a long time.
+/// A remembered pass in a file for its parent's kind.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct StoredPass {
+    namespace: Option<String>,
+    name: String,
+    /// The inputs' key, in hexadecimal digits.
+    key: String,
+    /// The time to the next pass; `None`: only after a change.
+    requeue_after_ms: Option<u64>,
+    reads: Vec<ReadKey>,
+}
+
+impl StoredPass {
+    /// Converts a remembered pass; `None` if it has no time for the next one.
+    pub(super) fn new(parent: &ObjectId, pass: &Remembered) -> Option<Self> {
+        let requeue_after_ms = match pass.next {
+            Next::Settled => None,
+            Next::RequeueAfter(after) => Some(u64::try_from(after.as_millis()).ok()?),
+            _ => return None,
+        };
+        Some(Self {
+            namespace: parent.namespace.as_deref().map(str::to_owned),
+            name: parent.name.to_string(),
+            key: innkeeper_model::hex(&pass.key),
+            requeue_after_ms,
+            reads: pass.reads.to_vec(),
+        })
+    }
+
+    /// Converts to the remembered pass; `None` if the key is damaged.
+    fn remembered(self, kind: &GroupKind) -> Option<(ObjectId, Remembered)> {
+        let pass = Remembered {
+            key: *Digest::from_hex(&self.key)?.as_bytes(),
+            next: self.requeue_after_ms.map_or(Next::Settled, |after| {
+                Next::RequeueAfter(Duration::from_millis(after))
+            }),
+            reads: self.reads.into(),
+        };
+        let parent = ObjectId {
+            kind: kind.clone(),
+            namespace: self.namespace.map(Arc::from),
+            name: self.name.into(),
+        };
+        Some((parent, pass))
+    }
+}
+
+/// Removes files that no plugin has read or written for a long time.
 fn remove_old(directory: &Path) -> io::Result<()> {
     for entry in directory.read_dir()? {
         let entry = entry?;
@@ -164,9 +198,9 @@ fn mark_used(path: &Path) {
         last_access: now,
         last_modification: now,
     };
-    let marked = File::open(path).and_then(|file| Ok(futimens(file, &times)?));
-    if let Err(error) = marked {
-        debug!(%error, path = %path.display(), "failed to mark the memory of passes as used");
+    let result = File::open(path).and_then(|file| Ok(futimens(file, &times)?));
+    if let Err(error) = result {
+        debug!(%error, path = %path.display(), "failed to mark the remembered passes as used");
     }
 }
 

@@ -1,4 +1,4 @@
-//! The facts about each parent that are kept between its passes, across revisions; they only save work.
+//! Facts about each parent between passes, across revisions; they only save work.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -6,49 +6,51 @@ use innkeeper_model::{Digest, Event, ObjectId};
 use innkeeper_plan::Repeats;
 use tokio::time::Instant;
 
-use crate::{limits::first_writes::ParentLimits, revision::analysis::Generation};
+use crate::limits::first_writes::ParentLimits;
 
-/// The time between two sweeps of old writes: as long as writes are remembered.
+/// A parent's generation; `None` if its kind has none.
+pub(crate) type Generation = Option<i64>;
+
+/// The time between two sweeps, equal to the time that the ledger remembers writes.
 const SWEEP_INTERVAL: Duration = Duration::from_mins(1);
 
-/// The records of the parents; one for each parent that has or had a pass and is not gone.
+/// One record for each parent that has had a pass and is not gone.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     parents: BTreeMap<ObjectId, ParentRecord>,
-    /// The time at which the writes of all parents were last swept.
+    /// The time of the last sweep.
     swept: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
 struct ParentRecord {
-    /// The time of the last pass's end and its result in a word; none before the first one has ended.
+    /// The end of the last pass, and the result in a word.
     passed: Option<(Instant, &'static str)>,
-    /// The revision of the last answer if that was a fault or found the parent invalid; none otherwise.
+    /// The revision whose last answer was a fault or found the parent invalid.
     failed_on: Option<Digest>,
-    /// The generation of the last good answer, of any revision; none without such an answer.
+    /// The generation of the last good answer, from any revision.
     good_at: Option<Generation>,
-    /// The time at which the host saw the change that the running pass is for, until the pass has written.
+    /// The time of the change that the running pass is for, until the pass has written.
     changed: Option<Instant>,
-    /// The write limits.
     limits: ParentLimits,
-    /// The recent writes, with those that others undo.
+    /// The recent writes, including those that other clients undo.
     repeats: Repeats,
-    /// The answer of the API server if it refused a status even without the guest's part, since the last success.
+    /// The API server's message if it refused the last status even without the guest's part.
     status_refused: Option<String>,
-    /// True if the API server has refused a child because the namespace is being deleted. Nothing ends that.
+    /// True if the API server has refused a child because the namespace is being deleted, which nothing can undo.
     namespace_terminating: bool,
-    /// The deferred events: of the last pass if it deferred its report, and of the earlier rounds of the running pass.
+    /// The events that the last pass, or earlier rounds of the running pass, deferred.
     deferred: Option<Vec<Event>>,
 }
 
 impl Ledger {
-    /// Begins a pass; `changed` is the time at which the host saw the change that it is for.
+    /// Begins a pass; `changed` is when the host saw the change that it is for.
     pub(crate) fn begin(&mut self, parent: &ObjectId, changed: Option<Instant>) {
         self.entry(parent).changed = changed;
         self.sweep(Instant::now());
     }
 
-    /// Forgets old writes of all parents from time to time: most parents have no pass after their first writes.
+    /// Forgets old writes of all parents: most parents have no pass after their first writes.
     fn sweep(&mut self, now: Instant) {
         let is_due = |swept: Instant| now.saturating_duration_since(swept) >= SWEEP_INTERVAL;
         if self.swept.is_none_or(is_due) {
@@ -59,56 +61,54 @@ impl Ledger {
         }
     }
 
-    /// Returns the time at which the host saw the change, for the first write of a pass only.
+    /// Returns when the host saw the change, to the first write in a pass only.
     pub(crate) fn take_change(&mut self, parent: &ObjectId) -> Option<Instant> {
         self.parents.get_mut(parent)?.changed.take()
     }
 
-    /// Ends a pass with a result in a word.
+    /// Ends a pass, with the result in a word.
     pub(crate) fn passed(&mut self, parent: &ObjectId, now: Instant, outcome: &'static str) {
         let entry = self.entry(parent);
         entry.passed = Some((now, outcome));
         entry.changed = None;
     }
 
-    /// Returns the time of the last pass's end, and its result.
+    /// Returns when the last pass ended, and the result.
     pub(crate) fn last(&self, parent: &ObjectId) -> Option<(Instant, &'static str)> {
         self.parents.get(parent)?.passed
     }
 
-    /// Returns the write limits of a parent.
     pub(crate) fn limits(&mut self, parent: &ObjectId) -> &mut ParentLimits {
         &mut self.entry(parent).limits
     }
 
-    /// Returns the recent writes of a parent.
     pub(crate) fn repeats(&mut self, parent: &ObjectId) -> &mut Repeats {
         &mut self.entry(parent).repeats
     }
 
-    /// Sets the answer of the API server that refused the host's conditions; none after a success.
+    /// Sets why the API server refused the host's conditions; `None` after a success.
     pub(crate) fn set_status_refused(&mut self, parent: &ObjectId, answer: Option<String>) {
         self.entry(parent).status_refused = answer;
     }
 
-    /// Returns true if the API server has refused the host's conditions with this answer.
+    /// Returns true if the API server has refused the host's conditions with this message.
     pub(crate) fn is_status_refused(&self, parent: &ObjectId, answer: &str) -> bool {
-        let entry = self.parents.get(parent);
-        entry.is_some_and(|entry| entry.status_refused.as_deref() == Some(answer))
+        self.parents
+            .get(parent)
+            .is_some_and(|entry| entry.status_refused.as_deref() == Some(answer))
     }
 
-    /// Defers the report of a pass, with its events, to the next pass.
+    /// Defers a report with the events to the next pass.
     ///
-    /// Returns false if the pass before did that already: two passes in a row never do, so every report is late by at
-    /// most one pass.
+    /// Returns false if the pass before did so already: a report is late by at most one pass.
     pub(crate) fn defer_report(&mut self, parent: &ObjectId, events: &[Event]) -> bool {
         let deferred = &mut self.entry(parent).deferred;
-        let may = deferred.is_none();
+        let may_defer = deferred.is_none();
         deferred.get_or_insert_with(|| events.to_vec());
-        may
+        may_defer
     }
 
-    /// Defers the events of a round to the report at the end of the pass.
+    /// Defers a round's events to the pass's report.
     pub(crate) fn defer_events(&mut self, parent: &ObjectId, events: &[Event]) {
         let deferred = self.entry(parent).deferred.get_or_insert_default();
         let new: Vec<Event> = events
@@ -119,23 +119,24 @@ impl Ledger {
         deferred.extend(new);
     }
 
-    /// Takes the events that the last pass, or the earlier rounds of this one, deferred.
+    /// Takes the deferred events.
     pub(crate) fn take_events(&mut self, parent: &ObjectId) -> Vec<Event> {
-        let entry = self.parents.get_mut(parent);
-        entry
+        self.parents
+            .get_mut(parent)
             .and_then(|entry| entry.deferred.take())
             .unwrap_or_default()
     }
 
-    /// Notes that nothing can be created in the namespace of a parent any more.
-    pub(crate) fn namespace_terminates(&mut self, parent: &ObjectId) {
+    /// Records that nothing can be created in the parent's namespace any more.
+    pub(crate) fn set_namespace_terminating(&mut self, parent: &ObjectId) {
         self.entry(parent).namespace_terminating = true;
     }
 
-    /// Returns true if nothing can be created in the namespace of a parent any more, as far as its writes have shown.
+    /// Returns true if writes have shown that nothing can be created in the parent's namespace any more.
     pub(crate) fn is_namespace_terminating(&self, parent: &ObjectId) -> bool {
-        let entry = self.parents.get(parent);
-        entry.is_some_and(|entry| entry.namespace_terminating)
+        self.parents
+            .get(parent)
+            .is_some_and(|entry| entry.namespace_terminating)
     }
 
     /// Forgets a parent that is gone.
@@ -143,8 +144,8 @@ impl Ledger {
         self.parents.remove(parent);
     }
 
-    /// Records an answer for a generation of a parent: its revision, and if it was a fault or found the parent invalid.
-    pub(crate) fn answered(
+    /// Records an answer for a parent's generation; `failed` if it was a fault or found the parent invalid.
+    pub(crate) fn record_answer(
         &mut self,
         parent: &ObjectId,
         generation: Generation,
@@ -158,28 +159,26 @@ impl Ledger {
         }
     }
 
-    /// Returns the generation of the last good answer.
     pub(crate) fn good_at(&self, parent: &ObjectId) -> Option<Generation> {
         self.parents.get(parent)?.good_at
     }
 
-    /// Returns true if any answer was good.
+    /// Returns true if any parent has had a good answer.
     pub(crate) fn has_history(&self) -> bool {
-        let mut parents = self.parents.values();
-        parents.any(|parent| parent.good_at.is_some())
+        self.parents.values().any(|parent| parent.good_at.is_some())
     }
 
-    /// Returns true if the last answer for a parent was a failure of a revision other than this one.
+    /// Returns true if the parent's last answer was a failure of another revision.
     pub(crate) fn failed_before(&self, parent: &ObjectId, revision: &Digest) -> bool {
-        let entry = self.parents.get(parent);
-        let failed_on = entry.and_then(|entry| entry.failed_on.as_ref());
-        failed_on.is_some_and(|other| other != revision)
+        self.parents
+            .get(parent)
+            .and_then(|entry| entry.failed_on.as_ref())
+            .is_some_and(|other| other != revision)
     }
 
-    /// Sorts parents by the time of their last pass: first those without one, then the oldest.
-    pub(crate) fn longest_ago_first(&self, mut parents: Vec<ObjectId>) -> Vec<ObjectId> {
+    /// Sorts parents by their last pass: first those without one, then the oldest.
+    pub(crate) fn sort_longest_ago_first(&self, parents: &mut [ObjectId]) {
         parents.sort_by_cached_key(|parent| self.last(parent).map(|(at, _)| at));
-        parents
     }
 
     fn entry(&mut self, parent: &ObjectId) -> &mut ParentRecord {
@@ -234,14 +233,14 @@ mod tests {
         let [old, new] = ["old", "new"].map(|text| Digest::hash(text.as_bytes()));
         let mut ledger = Ledger::default();
         assert!(!ledger.failed_before(&id, &new));
-        ledger.answered(&id, Some(1), &old, true);
+        ledger.record_answer(&id, Some(1), &old, true);
         assert!(ledger.failed_before(&id, &new));
         assert!(!ledger.failed_before(&id, &old));
         assert_eq!((ledger.good_at(&id), ledger.has_history()), (None, false));
-        ledger.answered(&id, Some(2), &old, false);
+        ledger.record_answer(&id, Some(2), &old, false);
         assert!(!ledger.failed_before(&id, &new));
         // A fault leaves the generation that passed.
-        ledger.answered(&id, Some(3), &new, true);
+        ledger.record_answer(&id, Some(3), &new, true);
         let good_at = ledger.good_at(&id);
         assert_eq!((good_at, ledger.has_history()), (Some(Some(2)), true));
     }
@@ -255,7 +254,8 @@ mod tests {
             ledger.passed(&id(name), now + Duration::from_secs(second), "settled");
         }
         ledger.forget(&id("gone"));
-        let sorted = ledger.longest_ago_first(["a", "b", "new", "c", "gone"].map(id).to_vec());
+        let mut sorted = ["a", "b", "new", "c", "gone"].map(id);
+        ledger.sort_longest_ago_first(&mut sorted);
         let names: Vec<&str> = sorted.iter().map(|id| &*id.name).collect();
         assert_eq!(names, ["new", "gone", "c", "a", "b"]);
     }

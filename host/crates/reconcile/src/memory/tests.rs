@@ -1,4 +1,4 @@
-//! The keys of inputs, and whole histories of passes with and without memory.
+//! Input keys, and whole histories of passes with and without memory.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// A parent with its children, the objects that its guest reads, and a host that runs its passes.
+/// A parent with children, the objects that the guest reads, and a host that runs passes.
 struct Model {
     scene: Scene,
     server: Server,
@@ -63,7 +63,7 @@ fn edit() -> impl Strategy<Value = Edit> {
     ]
 }
 
-/// The answer of the guest; `used_now` is true if it asked for the time.
+/// The guest's answer; `used_now` is true if it asked for the time.
 struct GuestReply {
     outcome: Option<Outcome>,
     used_now: bool,
@@ -90,7 +90,7 @@ fn list() -> ReadKey {
     })
 }
 
-/// A guest whose reads depend on each other, and whose answer depends on all of its inputs.
+/// A guest whose reads depend on each other, and whose answer depends on all inputs.
 fn guest(
     parent: &str,
     children: &[Object],
@@ -106,18 +106,18 @@ fn guest(
         Answer::Offset(offset) => format!("{offset:?}"),
         Answer::Failed(failure) => failure.to_string(),
     };
-    let mut found = text(ask(&get(number("follows"))));
-    // The answer of the first read decides on the next one.
-    match found.as_str() {
-        "value-1" => found = text(ask(&get(1))),
-        "value-2" => found = text(ask(&list())),
+    let mut state = text(ask(&get(number("follows"))));
+    // The first answer decides on the next read.
+    match state.as_str() {
+        "value-1" => state = text(ask(&get(1))),
+        "value-2" => state = text(ask(&list())),
         _ => {}
     }
     let used_now = number("mode") == 1;
     if used_now {
-        found = format!("{found} at {clock}");
+        state = format!("{state} at {clock}");
     }
-    let seen = children.len().min(2);
+    let visible = children.len().min(2);
     let stated = (0..number("children")).map(|index| {
         let mut stated: Child = match index {
             0 => child("example.dev/v1", "Widget", "c0"),
@@ -125,7 +125,7 @@ fn guest(
         };
         stated.object.insert(
             "data".to_owned(),
-            json!({"found": found, "seen": seen.to_string()}),
+            json!({"found": state, "seen": visible.to_string()}),
         );
         if number("mode") == 2 {
             stated.removal = RemovalPolicy::Retain;
@@ -140,7 +140,7 @@ fn guest(
         requeue_after_ms: requeue,
         ..Report::default()
     };
-    let outcome = (number("mode") != 4 || found != "absent").then(|| {
+    let outcome = (number("mode") != 4 || state != "absent").then(|| {
         Outcome::Desired(Desired {
             children: stated.collect(),
             report,
@@ -234,7 +234,7 @@ impl Model {
         }
     }
 
-    /// Runs one pass with the steps of the host, and with its memory if there is one.
+    /// Runs one pass like the host, with the memory if there is one.
     fn pass(&mut self) -> Next {
         let Self { scene, related, .. } = self;
         let parent = scene.parent.object();
@@ -244,7 +244,7 @@ impl Model {
             let retained = child.retained_for.as_deref() == Some(&identity);
             child.controller.as_ref() == Some(&parent.uid) || retained
         });
-        let mut inputs = Inputs::of_revision("0.1.0", b"revision", &scene.key);
+        let mut inputs = Inputs::for_revision("0.1.0", b"revision", &scene.key);
         inputs.children(&children);
         inputs.parent(Phase::Reconcile, &parent);
         for declared in &scene.manifest.children {
@@ -259,19 +259,19 @@ impl Model {
         }
         self.calls += 1;
         let mut reads = Vec::new();
-        let said = guest(&parent.json, &children, self.clock, |key| {
+        let reply = guest(&parent.json, &children, self.clock, |key| {
             let answer = Self::answer(related, key);
             reads.push((key.clone(), answer.clone()));
             answer
         });
-        let Some(outcome) = said.outcome else {
+        let Some(outcome) = reply.outcome else {
             self.report("Retrying", "unchanged");
             return Next::Backoff;
         };
         let (next, wrote) = self.converge(&outcome);
         if let Some(memory) = &self.memory
             && !wrote
-            && !said.used_now
+            && !reply.used_now
             && matches!(next, Next::Settled | Next::RequeueAfter(_))
         {
             memory.remember(&parent.id(), inputs, &reads, next.clone());
@@ -299,9 +299,9 @@ impl Model {
             };
             let shown = || self.server.get(&id).map(|object| object.to_string().into());
             let effect = done.map(|()| shown()).ok_or_else(failure);
-            let failed = effect.is_err();
+            let has_failed = effect.is_err();
             effects.children.insert(id, effect);
-            if failed {
+            if has_failed {
                 break;
             }
         }
@@ -338,7 +338,7 @@ proptest! {
         cases: 3000, failure_persistence: None, ..ProptestConfig::default()
     })]
 
-    /// For every history: the same writes in the same order, the same state, and the same times of passes.
+    /// For every history: the same writes in the same order, the same state, and passes at the same times.
     #[test]
     fn a_host_with_memory_writes_the_same_as_one_without(
         edits in collection::vec((edit(), 1..4_u8), 1..20)
@@ -403,7 +403,7 @@ fn a_guest_that_asked_for_the_time_is_always_called() {
 fn inputs_that_differ_in_anything_have_different_keys() {
     let key = HashKey::new(*b"key");
     let parent = scene().parent.object();
-    let base = || Inputs::of_revision("0.1.0", b"revision", &key);
+    let base = || Inputs::for_revision("0.1.0", b"revision", &key);
     let with = |phase, parent: &Object, children: &[Object]| {
         let mut inputs = base();
         inputs.children(children);
@@ -436,9 +436,9 @@ fn inputs_that_differ_in_anything_have_different_keys() {
         with(Phase::Reconcile, &parent, std::slice::from_ref(&parent)),
         with(Phase::Reconcile, &parent, std::slice::from_ref(&owned)),
         with(Phase::Reconcile, &parent, &[parent.clone(), parent.clone()]),
-        Inputs::of_revision("0.1.0", b"other", &key).key(),
-        Inputs::of_revision("0.2.0", b"revision", &key).key(),
-        Inputs::of_revision("0.1.0", b"revision", &HashKey::new(*b"other")).key(),
+        Inputs::for_revision("0.1.0", b"other", &key).key(),
+        Inputs::for_revision("0.2.0", b"revision", &key).key(),
+        Inputs::for_revision("0.1.0", b"revision", &HashKey::new(*b"other")).key(),
         reads(&[(get(1), absent.clone())]),
         reads(&[(get(1), object(""))]),
         reads(&[(get(2), absent.clone())]),
@@ -458,7 +458,7 @@ fn inputs_that_differ_in_anything_have_different_keys() {
 fn a_pass_with_too_many_reads_is_not_remembered() {
     let memory = Memory::default();
     let parent = scene().parent.object().id();
-    let inputs = || Inputs::of_revision("0.1.0", b"revision", &HashKey::new(*b"key"));
+    let inputs = || Inputs::for_revision("0.1.0", b"revision", &HashKey::new(*b"key"));
     let many: Vec<_> = (0..=READS_MAX)
         .map(|index| (get(u8::try_from(index).unwrap()), Answer::Object(None)))
         .collect();

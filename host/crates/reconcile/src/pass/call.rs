@@ -1,6 +1,6 @@
-//! Call: the guest with the observed objects, and its log.
+//! Call: runs the guest with the observed objects, and writes its log.
 
-use innkeeper_cluster::{PassReads, Recording};
+use innkeeper_cluster::{Observation, PassReads, Recording};
 use innkeeper_model::{
     ANNOTATION_KEY, Answer, Object, ObjectId, ReadFailure, ReadKey, error_chain,
 };
@@ -11,123 +11,103 @@ use innkeeper_sandbox::{
 use tracing::{Level, debug, error, info, trace, warn};
 
 use super::{
+    context::{Context, Pass, Step},
     enter::Entered,
-    recall::Recalled,
-    state::{Pass, Step},
+    skip::Skip,
 };
-use crate::{memory::Inputs, pass::context::Context, pass::skip::Stop, revision::Serving};
+use crate::revision::Revision;
 
-/// The target of recorded calls in the log, a target that no default filter enables.
+/// The log target for recorded calls, which no default filter enables.
 const RECORDING: &str = "recording";
 
-/// A pass whose guest has answered.
-pub(crate) struct Answered {
-    pub(crate) entered: Entered,
+/// The end of a call.
+pub(crate) struct GuestAnswer {
     pub(crate) end: End,
-    /// The reads with their answers; none if the guest also asked for the time or for random bytes, so that equal reads
-    /// do not mean an equal answer.
+    /// The reads with their answers; `None` if the guest asked for the time or for random bytes too, so that equal reads do
+    /// not mean an equal answer.
     pub(crate) reads: Option<Vec<(ReadKey, Answer)>>,
-    /// The inputs besides the parent and the reads, if the pass may be remembered.
-    pub(super) inputs: Option<Inputs>,
 }
 
-impl<'a> Pass<'a, Recalled> {
-    /// Calls the guest. The parent is subscribed to its reads and to those of the host.
-    ///
-    /// Stops the pass without a fault of the guest if the guest threads are gone, or if the code of the plugin cannot be
-    /// mapped again.
-    pub(super) async fn call(self) -> Step<'a, Pass<'a, Answered>> {
-        let (pass, Recalled { entered, inputs }) = self.split();
-        let pass = pass.advance(|()| entered);
-        let (context, serving) = (pass.context, &pass.epoch.serving);
-        let job = pass.job();
-        // Before the call, which consumes the job.
-        let ordered = context.shared.recordings.may_want(&context.plugin, pass.id);
-        let is_recorded = ordered || tracing::enabled!(target: RECORDING, Level::TRACE);
-        let recorder = is_recorded.then(|| Recorder::new(&job));
-        let plugin = serving.plugin.clone();
-        let called = context.shared.pool.call(&context.plugin, plugin, job).await;
-        let (report, reads) = match called {
-            Ok(called) => called,
-            Err(error) => {
-                // The guest has not run, so nothing counts against the parent or the revision. If a guest thread is
-                // gone, the owner of the pool ends the process.
-                warn!(error = %error_chain(&error), "failed to call the plugin");
-                return Err(pass.stop_entered(Stop::NotCalled));
-            }
-        };
-        let recording = reads.into_recording();
-        if let Some(recorder) = recorder {
-            record(context, serving, pass.id, recorder, &report, &recording);
+/// Calls the guest, and subscribes the parent to the guest's reads and to the host's own.
+///
+/// The guest has no fault if the guest threads are gone, or if the plugin's code cannot be mapped again.
+pub(super) async fn call(
+    pass: &Pass<'_>,
+    observed: &Observation,
+    entered: &Entered,
+) -> Step<GuestAnswer> {
+    let context = pass.context;
+    let revision = &pass.epoch.revision;
+    let job = job(pass, observed, entered);
+    // Before the call, which consumes the job.
+    let is_ordered = context.shared.recordings.may_want(&context.plugin, pass.id);
+    let is_recorded = is_ordered || tracing::enabled!(target: RECORDING, Level::TRACE);
+    let recorder = is_recorded.then(|| Recorder::new(&job));
+    let plugin = revision.plugin.clone();
+    let (report, reads) = match context.shared.pool.call(&context.plugin, plugin, job).await {
+        Ok(called) => called,
+        Err(error) => {
+            // The guest has not run, so nothing counts against the parent or the revision. If a guest thread is gone,
+            // the pool's owner ends the process.
+            warn!(error = %error_chain(&error), "failed to call the plugin");
+            return Err(Box::new(Skip::NotCalled));
         }
-        // After every call, also after a failed one: a change of its reads can make the next one succeed.
-        pass.registration.commit(pass.id, &recording);
-        count(context, &report);
-        Ok(pass.answered(report, recording, inputs))
+    };
+    let recording = reads.into_recording();
+    if let Some(recorder) = recorder {
+        record(context, revision, pass.id, recorder, &report, &recording);
     }
+    // After every call, also after a failed one: the next one can succeed once a read changes.
+    pass.registration.commit(pass.id, &recording);
+    count(context, &report);
+    Ok(answered(report, recording))
 }
 
-impl<'a> Pass<'a, Entered> {
-    /// Returns the call of the guest for this pass.
-    pub(crate) fn job(&self) -> Job<PassReads> {
-        let (shared, serving) = (&self.context.shared, &self.epoch.serving);
-        let Entered {
-            observation,
-            phase,
-            namespace_terminating,
-            ..
-        } = &self.state;
-        let mut seed = [0; 32];
-        (shared.random)(&mut seed);
-        let now = (shared.now)().as_millisecond();
-        let reads = self
+/// Returns the call for this pass.
+pub(crate) fn job(pass: &Pass<'_>, observed: &Observation, entered: &Entered) -> Job<PassReads> {
+    let shared = &pass.context.shared;
+    let revision = &pass.epoch.revision;
+    let mut seed = [0; 32];
+    (shared.random)(&mut seed);
+    let now = (shared.now)().as_millisecond();
+    Job {
+        parent: observed.parent.json.clone(),
+        children: observed
+            .children
+            .iter()
+            .map(|child| observed_child(child, &observed.parent))
+            .collect(),
+        phase: entered.phase,
+        namespace_terminating: entered.namespace_terminating,
+        reads: pass
             .registration
-            .reads(&observation.parent, &serving.reads)
-            .with_subscriptions(&self.state.own_reads);
-        Job {
-            parent: observation.parent.json.clone(),
-            children: observation
-                .children
-                .iter()
-                .map(|child| observed_child(child, &observation.parent))
-                .collect(),
-            phase: *phase,
-            namespace_terminating: *namespace_terminating,
-            reads,
-            context: sandbox::Context {
-                now_ms: u64::try_from(now).unwrap_or_default(),
-                seed,
-            },
-            limits: serving.limits.clone(),
-        }
+            .reads(&observed.parent, &revision.reads)
+            .beside(&entered.own_reads),
+        context: sandbox::Context {
+            now_ms: u64::try_from(now).unwrap_or_default(),
+            seed,
+        },
+        limits: revision.limits.clone(),
     }
+}
 
-    /// Continues with the end of the call.
-    pub(crate) fn answered(
-        self,
-        report: CallReport,
-        recording: Recording,
-        inputs: Option<Inputs>,
-    ) -> Pass<'a, Answered> {
-        let CallReport {
-            mut end,
-            cpu,
-            timing,
-            memory_peak_bytes,
-            reads,
-            used_now,
-            used_random,
-            ..
-        } = report;
-        debug!(?cpu, ?timing, memory_peak_bytes, reads, "guest answered");
-        explain_unseen(&recording.reads, &mut end);
-        let reads = (!used_now && !used_random).then_some(recording.reads);
-        self.advance(|entered| Answered {
-            entered,
-            end,
-            reads,
-            inputs,
-        })
+/// Converts the report of a call.
+pub(crate) fn answered(report: CallReport, recording: Recording) -> GuestAnswer {
+    let CallReport {
+        mut end,
+        cpu,
+        timing,
+        memory_peak_bytes,
+        reads,
+        used_now,
+        used_random,
+        ..
+    } = report;
+    debug!(?cpu, ?timing, memory_peak_bytes, reads, "guest answered");
+    explain_unwatched(&recording.reads, &mut end);
+    GuestAnswer {
+        end,
+        reads: (!used_now && !used_random).then_some(recording.reads),
     }
 }
 
@@ -153,10 +133,10 @@ fn count(context: &Context, report: &CallReport) {
     }
 }
 
-/// Writes the call to the log and hands it to its orders, so that `innkeeper replay` can repeat it.
+/// Writes the call to the log and delivers it to the clients that wait for it, so that `innkeeper replay` can repeat it.
 fn record(
     context: &Context,
-    serving: &Serving,
+    revision: &Revision,
     parent: &ObjectId,
     recorder: Recorder,
     report: &CallReport,
@@ -165,19 +145,22 @@ fn record(
     if matches!(report.end, End::Parked(_)) {
         return;
     }
-    if serving.shows_secrets() {
-        trace!(target: RECORDING, "not recorded: the plugin is granted values of Secrets, which belong in no log");
+    if revision.shows_secrets() {
+        trace!(target: RECORDING, "not recorded: the plugin may read Secret values, which belong in no log");
         return;
     }
-    let said = CallOutput::from(report.end.clone());
-    let (plugin, reads) = (&serving.plugin, &recording.reads);
-    let recording = recorder.finish(&context.plugin, plugin, reads, &said, report.used_random);
+    let output = CallOutput::from(report.end.clone());
+    let plugin = &revision.plugin;
+    let reads = &recording.reads;
+    let recording = recorder.finish(&context.plugin, plugin, reads, &output, report.used_random);
     match serde_json::to_string(&recording) {
         Ok(text) => {
             trace!(target: RECORDING, "{text}");
-            let is_fault = said.fault.is_some();
-            let recordings = &context.shared.recordings;
-            recordings.deliver(&context.plugin, parent, is_fault, &text);
+            let is_fault = output.fault.is_some();
+            context
+                .shared
+                .recordings
+                .deliver(&context.plugin, parent, is_fault, &text);
         }
         Err(error) => warn!(%error, "failed to record a call"),
     }
@@ -191,23 +174,23 @@ fn observed_child(child: &Object, parent: &Object) -> ObservedChild {
     }
 }
 
-/// Adds the first read of a namespace that the host does not watch to the guest's fault: the guest knows no better reason,
-/// and more grants would not help.
-fn explain_unseen(reads: &[(ReadKey, Answer)], end: &mut End) {
-    let unseen = reads.iter().find_map(|(_, answer)| match answer {
-        Answer::Failed(failure @ ReadFailure::OutsideWatchedNamespaces { .. }) => Some(failure),
+/// Adds the first read in a namespace that the host does not watch to the guest's fault: the guest was told that the read
+/// is not granted, but more grants would not help.
+fn explain_unwatched(reads: &[(ReadKey, Answer)], end: &mut End) {
+    let unwatched = reads.iter().find_map(|(_, answer)| match answer {
+        Answer::Failed(failure @ ReadFailure::OutOfSight { .. }) => Some(failure),
         _ => None,
     });
-    let Some(unseen) = unseen else {
+    let Some(unwatched) = unwatched else {
         return;
     };
-    warn!("the guest was told that a read is not granted: {unseen}");
+    warn!("the guest was told that a read is not granted: {unwatched}");
     if let End::GuestFault(fault) = end {
-        fault.message = format!("{}; {unseen}", fault.message);
+        fault.message = format!("{}; {unwatched}", fault.message);
     }
 }
 
-/// Writes the guest's log lines below the span of the pass, which names plugin and parent.
+/// Writes the guest's log lines in the pass span, which names plugin and parent.
 /// The sandbox has already limited them per pass and per second.
 fn write_log(lines: &[LogLine]) {
     for LogLine { level, message } in lines {

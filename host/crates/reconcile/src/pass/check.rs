@@ -1,80 +1,111 @@
-//! Check: the answer of the guest against manifest, grants and limits.
+//! Check: compares the guest's answer with manifest, grants and limits, and records the outcome.
 
-use innkeeper_model::{Answer, Outcome, Phase, ReadKey};
-use innkeeper_policy::{self as policy, Checked as Accepted, Rejection};
+use std::sync::atomic::Ordering;
+
+use innkeeper_model::{FaultKind, Object, Outcome, Phase, reason};
+use innkeeper_plan as plan;
+use innkeeper_policy::{self as policy, Checked, Rejection};
 use innkeeper_sandbox::End;
 
 use super::{
-    call::Answered,
+    context::{Pass, Step},
     enter::Entered,
-    state::{Pass, Step},
+    skip::Skip,
 };
-use crate::{memory::Inputs, pass::skip::Stop};
+use crate::revision::faults::RecentFault;
 
-/// A pass whose answer may be acted on.
-pub(crate) struct Checked {
-    pub(super) entered: Entered,
-    pub(super) outcome: Accepted<Outcome>,
-    pub(super) reads: Option<Vec<(ReadKey, Answer)>>,
-    pub(super) inputs: Option<Inputs>,
-}
-
-impl From<Rejection> for Box<Stop> {
+impl From<Rejection> for Box<Skip> {
     fn from(rejection: Rejection) -> Self {
-        Self::new(Stop::Refused {
+        Self::new(Skip::Refused {
             reason: rejection.reason(),
             message: rejection.message().to_owned(),
         })
     }
 }
 
-impl<'a> Pass<'a, Answered> {
-    /// Accepts the answer, or stops the pass: for a fault of the guest, a broken rule, or a read that is not cached yet.
-    pub(crate) fn check(self) -> Step<'a, Pass<'a, Checked>> {
-        let (pass, answered) = self.split();
-        let Answered {
-            entered,
-            end,
-            reads,
-            inputs,
-        } = answered;
-        match pass.accept(entered.phase, entered.observation.parent.depth(), end) {
-            Ok(outcome) => Ok(pass.advance(|()| Checked {
-                entered,
-                outcome,
-                reads,
-                inputs,
-            })),
-            Err(reason) => Err(pass.stop(|()| Some(entered.observation.parent), *reason)),
-        }
-    }
+/// Accepts the answer, or skips the rest: after a guest fault, a broken rule, or a read that is not cached yet.
+pub(crate) fn check(
+    pass: &Pass<'_>,
+    parent: &Object,
+    entered: &Entered,
+    end: End,
+) -> Step<Checked<Outcome>> {
+    let revision = &pass.epoch.revision;
+    let shared = &pass.context.shared;
+    let rules = policy::Rules {
+        manifest: revision.plugin.manifest(),
+        grants: &revision.grants,
+        limits: &revision.limits,
+        resources: &shared.cluster,
+        host_namespaces: &shared.host_namespaces,
+        parent: pass.id,
+        depth: parent.depth(),
+        phase: entered.phase,
+    };
+    let skip = match end {
+        End::Answered(outcome) => return Ok(policy::check(outcome, &rules)?),
+        End::GuestFault(fault) => Skip::Fault {
+            fault: policy::check_fault(fault)?,
+            phase: entered.phase,
+        },
+        End::Faulted(fault) => Skip::Refused {
+            reason: fault.category(),
+            message: fault.to_string(),
+        },
+        End::Parked(kind) => Skip::ReadNotCached(kind),
+    };
+    Err(Box::new(skip))
 }
 
-impl Pass<'_, ()> {
-    fn accept(&self, phase: Phase, depth: u32, end: End) -> Result<Accepted<Outcome>, Box<Stop>> {
-        let serving = &self.epoch.serving;
-        let rules = policy::Rules {
-            manifest: serving.plugin.manifest(),
-            grants: &serving.grants,
-            limits: &serving.limits,
-            resources: &self.context.shared.cluster,
-            host_namespaces: &self.context.shared.host_namespaces,
-            parent: self.id,
-            depth,
-            phase,
+/// Records an answer or a guest fault: in the metrics, the recent faults, the ledger and the rollout analysis.
+pub(super) fn record_outcome<T>(pass: &Pass<'_>, parent: &Object, checked: &Step<T>) {
+    let context = pass.context;
+    let epoch = &pass.epoch;
+    let failure = match checked.as_ref().map_err(|skip| &**skip) {
+        Ok(_) => None,
+        Err(Skip::Refused { reason, message }) => {
+            context.metrics.fault(reason);
+            Some((*reason, message, true))
+        }
+        Err(Skip::Fault { fault, phase }) => {
+            let condition = plan::fault_condition(fault);
+            context.metrics.fault(&condition.reason);
+            match fault.kind {
+                // The next pass decides.
+                FaultKind::Retry => return,
+                // The guest works. The earlier passes show whether the parent or the revision is wrong.
+                FaultKind::Invalid => Some((reason::INVALID, &fault.message, false)),
+                FaultKind::Fatal => {
+                    if *phase == Phase::Reconcile {
+                        epoch.given_up.add(parent, condition);
+                    }
+                    Some((reason::FATAL, &fault.message, true))
+                }
+            }
+        }
+        Err(_) => return,
+    };
+    let failure = failure.map(|(reason, message, is_fault)| {
+        let failure = RecentFault {
+            parent: pass.id.clone(),
+            reason: reason.to_owned(),
+            message: message.clone(),
+            time: (context.shared.now)(),
         };
-        let reason = match end {
-            End::Answered(outcome) => return Ok(policy::check(outcome, &rules)?),
-            End::GuestFault(fault) => Stop::Fault {
-                fault: policy::check_fault(fault)?,
-                phase,
-            },
-            End::Faulted(fault) => Stop::Refused {
-                reason: fault.category(),
-                message: fault.to_string(),
-            },
-            End::Parked(kind) => Stop::ReadNotCached(kind),
-        };
-        Err(Box::new(reason))
+        if is_fault {
+            epoch.faults.fetch_add(1, Ordering::Relaxed);
+            context.recent_faults.add(failure.clone());
+        }
+        failure
+    });
+    let generation = parent.generation;
+    let revision = epoch.revision.plugin.revision();
+    context
+        .ledger
+        .lock()
+        .record_answer(pass.id, generation, revision, failure.is_some());
+    let mut analysis = epoch.analysis.lock();
+    if analysis.record(pass.id, generation, failure.as_ref()) {
+        context.shared.analyses.notify_one();
     }
 }

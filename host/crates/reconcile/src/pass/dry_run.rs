@@ -1,63 +1,68 @@
-//! The dry run of a candidate revision: a pass up to its plan, without any trace in the cluster or in the plugin's state.
+//! Dry runs of candidate revisions: passes up to their plans, which leave no trace in the cluster or the plugin's state.
 //!
-//! The Plugin controller decides which revisions need a dry run, and judges the results.
+//! The plugin controller decides which revisions need a dry run, and judges the results.
 
 mod outcome;
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use futures::stream::{self, Stream, StreamExt as _};
-use innkeeper_cluster::{Recording, Registration, Waiting};
+use innkeeper_cluster::{Observation, Recording, Registration, Waiting};
 use innkeeper_model::{Object, ObjectId, Outcome, PluginName, error_chain};
-use innkeeper_plan::{self as plan, Plan, StatusWrite};
-use innkeeper_policy::Checked as Accepted;
+use innkeeper_plan::{
+    ParentOutcome, Plan, Planned as PlannedChanges, StatusWrite, fault_condition, report_status,
+};
+use innkeeper_policy::Checked;
 use innkeeper_sandbox::{CallReport, LogLine};
 use jiff::Timestamp;
 use tokio::time::{Instant, sleep};
 use tracing::{Instrument, Span, debug, error_span};
 
-pub use self::outcome::{ParentOutcome, PlannedChanges};
-use crate::{
-    pass::context::Context,
-    pass::skip::{Stop, named},
-    pass::{Entered, Pass, Planned, Step, Stopped},
-    revision::Serving,
-    revision::epoch::Epoch,
+use super::{
+    call::{answered, job},
+    check::check,
+    context::{Context, Pass},
+    enter::{Entered, enter},
+    observe::observe_for_candidate,
+    plan::plan,
+    skip::{Skip, describe},
+    trace::Trace,
 };
+use crate::revision::{Revision, epoch::Epoch};
 
-/// The number of parents per hand-over to a guest thread. One hand-over for each parent took longer than the calls: a
-/// swap with 1,000 live parents took 204 ms, and takes 79 ms with groups (`cargo bench --bench swap -- swaps`).
+/// Parents that go to a guest thread at once. Without groups, a swap with 1,000 live parents took 204 ms instead of 79 ms
+/// (`cargo bench --bench swap -- swaps`).
 const GROUP_SIZE: usize = 16;
 
-/// The number of concurrent groups: while one is called, the results of the other are evaluated.
+/// Two groups overlap: the host evaluates one's results while the other's calls run.
 const GROUPS: usize = 2;
 
-/// The interval between checks of lists that are not complete yet.
+/// The interval between checks for complete lists.
 const READ_POLL_PERIOD: Duration = Duration::from_millis(250);
 
-/// A revision that is tried while another one is active.
+/// A revision in dry runs while another one is active.
 ///
-/// The kinds that it reads are watched while this value lives; the active revision does not wait for them.
+/// The host watches the kinds that it reads while this value lives; the active revision does not wait for them.
 pub struct Candidate {
     epoch: Arc<Epoch>,
     registration: Registration,
 }
 
 impl Candidate {
-    pub(crate) fn new(serving: Serving, registration: Registration) -> Self {
+    pub(crate) fn new(revision: Revision, registration: Registration) -> Self {
         Self {
-            epoch: Epoch::of_candidate(serving),
+            epoch: Epoch::for_candidate(revision),
             registration,
         }
     }
 
-    /// Returns the revision with its grants and limits.
-    pub fn serving(&self) -> &Serving {
-        &self.epoch.serving
+    /// Returns the revision.
+    pub fn revision(&self) -> &Revision {
+        &self.epoch.revision
     }
 }
 
-/// The result of a dry run for one parent.
+/// A dry run's result for one parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DryRunOutcome {
     /// The host would accept the answer and make these changes.
@@ -69,8 +74,8 @@ pub enum DryRunOutcome {
         /// The failure.
         message: String,
     },
-    /// The result is not known yet; the caller tries again later.
-    Parked {
+    /// The result is not known yet; the caller retries later.
+    Pending {
         /// The missing objects or kinds.
         waiting: String,
     },
@@ -78,24 +83,22 @@ pub enum DryRunOutcome {
     Idle,
 }
 
-/// Returns the differences of a plan, with its status write, as lines.
+/// Describes a plan's differences, including its status write, in lines.
 pub type Differences = fn(&Draft, Option<&StatusWrite>) -> Vec<String>;
 
 impl DryRunOutcome {
-    /// Returns true if the plan may be without a part that the dry run of another revision has, too: if there is a change
-    /// or a fault.
+    /// Returns true if there is a change or a fault, which another revision's dry run may have, too.
     pub fn is_comparable(&self, plugin: &PluginName, now: Timestamp) -> bool {
         match self {
             Self::Planned(draft) => {
                 !draft.plan.operations.is_empty() || draft.status(plugin, now).is_some()
             }
             Self::Refused { .. } => true,
-            Self::Parked { .. } | Self::Idle => false,
+            Self::Pending { .. } | Self::Idle => false,
         }
     }
 
-    /// Returns the plan of a parent, without the part that the dry run of another revision has, too; or the missing objects
-    /// that it waits for.
+    /// Returns the parent's plan without what `known`, another revision's dry run, has too; or the missing objects.
     pub fn plan(
         self,
         plugin: &PluginName,
@@ -106,12 +109,12 @@ impl DryRunOutcome {
         let fails = matches!(known, Some(Self::Refused { .. }));
         Ok(match self {
             Self::Planned(draft) => {
-                let known = match known {
+                let other = match known {
                     Some(Self::Planned(known)) => Some(known),
-                    Some(Self::Parked { waiting }) => return Err(waiting),
+                    Some(Self::Pending { waiting }) => return Err(waiting),
                     _ => None,
                 };
-                let planned = draft.changes(plugin, now, known.as_deref(), differences);
+                let planned = draft.changes(plugin, now, other.as_deref(), differences);
                 ParentOutcome::Planned(planned)
             }
             Self::Refused { reason, message } => ParentOutcome::Fault {
@@ -120,23 +123,23 @@ impl DryRunOutcome {
                 known: fails,
             },
             Self::Idle => ParentOutcome::Skipped,
-            Self::Parked { waiting } => return Err(waiting),
+            Self::Pending { waiting } => return Err(waiting),
         })
     }
 }
 
-/// The plan of a dry run, with the objects that it was made from.
+/// A dry run's plan, and the objects that it follows from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Draft {
     /// The parent.
     pub parent: Object,
     /// The children as observed.
     pub observed: Vec<Object>,
-    /// The field manager of the children.
+    /// The children's field manager.
     pub manager: Arc<str>,
     /// The plan.
     pub plan: Plan,
-    outcome: Accepted<Outcome>,
+    outcome: Checked<Outcome>,
 }
 
 impl Draft {
@@ -163,24 +166,26 @@ impl Draft {
         }
     }
 
-    /// Returns the status write that the guest's report makes necessary.
+    /// Returns the status write for the guest's report.
     fn status(&self, plugin: &PluginName, now: Timestamp) -> Option<StatusWrite> {
         let report = match &*self.outcome {
             Outcome::Desired(desired) => &desired.report,
             Outcome::Keep(report) | Outcome::Finalized(report) => report,
         };
-        plan::report_status(plugin, &self.parent, report, now)
+        report_status(plugin, &self.parent, report, now)
     }
 }
 
-/// Waits until the parents and the children of a reader are in the cache; returns the first kind that is still missing
-/// at the time limit.
+/// Waits until a registration's parents and children are in the cache; returns the first missing kind at the time limit.
 ///
-/// A lasting failure ends the wait as well: the candidate may be the revision without that kind.
+/// A lasting failure ends the wait: the candidate may be the revision without that kind.
 pub async fn until_read(registration: &Registration, until: Instant) -> Result<(), Waiting> {
     loop {
         let waiting = registration.waiting();
-        let Some(first) = waiting.into_iter().find(|one| !one.why.is_lasting()) else {
+        let Some(first) = waiting
+            .into_iter()
+            .find(|waiting| !waiting.why.is_lasting())
+        else {
             return Ok(());
         };
         if Instant::now() >= until {
@@ -190,7 +195,7 @@ pub async fn until_read(registration: &Registration, until: Instant) -> Result<(
     }
 }
 
-/// Runs a candidate on many parents; again on those that wait for a list, until the time limit.
+/// Runs a candidate for many parents, and retries those that wait for a list until the time limit.
 pub(crate) fn run_all(
     context: &Context,
     candidate: &Candidate,
@@ -210,163 +215,160 @@ async fn run_group(
     mut parents: Vec<ObjectId>,
     until: Instant,
 ) -> Vec<(ObjectId, DryRunOutcome)> {
-    let mut ended = Vec::with_capacity(parents.len());
+    let mut outcomes = Vec::with_capacity(parents.len());
     loop {
         let results = run(context, candidate, parents).await;
         parents = Vec::new();
         for (parent, result) in results {
-            if matches!(result, DryRunOutcome::Parked { .. }) && Instant::now() < until {
+            if matches!(result, DryRunOutcome::Pending { .. }) && Instant::now() < until {
                 parents.push(parent);
             } else {
-                ended.push((parent, result));
+                outcomes.push((parent, result));
             }
         }
         if parents.is_empty() {
-            return ended;
+            return outcomes;
         }
         sleep(READ_POLL_PERIOD).await;
     }
 }
 
-/// Runs a pass of a candidate up to its plan for each of these parents.
-pub(crate) async fn run(
+/// A parent's dry run before the call.
+struct DryRun<'a> {
+    pass: Pass<'a>,
+    observed: Observation,
+    entered: Entered,
+    span: Span,
+}
+
+/// Runs a candidate's pass up to its plan for each of these parents.
+async fn run(
     context: &Context,
     candidate: &Candidate,
     parents: Vec<ObjectId>,
 ) -> Vec<(ObjectId, DryRunOutcome)> {
+    let trace = Trace::default();
     let mut results = Vec::with_capacity(parents.len());
-    let (mut jobs, mut entered) = (VecDeque::new(), VecDeque::new());
+    let mut jobs = VecDeque::new();
+    let mut waiting = VecDeque::new();
     for parent in &parents {
         let span = error_span!("dry_run", plugin = %context.plugin, %parent);
-        let pass = enter(context, candidate, parent);
-        match pass.instrument(span.clone()).await {
-            Ok(pass) => {
-                jobs.push_back(pass.job());
-                entered.push_back((pass, span));
+        let epoch = Arc::clone(&candidate.epoch);
+        let registration = &candidate.registration;
+        let observe = observe_for_candidate(context, registration, epoch, parent, &trace);
+        let (pass, observed) = observe.instrument(span.clone()).await;
+        let entered = observed.and_then(|observed| {
+            let _in_span = span.enter();
+            Ok((enter(&pass, &observed)?, observed))
+        });
+        match entered {
+            Ok((entered, observed)) => {
+                jobs.push_back(job(&pass, &observed, &entered));
+                waiting.push_back(DryRun {
+                    pass,
+                    observed,
+                    entered,
+                    span,
+                });
             }
-            Err(stopped) => results.push((parent.clone(), stopped.dry_run())),
+            Err(skip) => results.push((parent.clone(), skipped(&pass, *skip))),
         }
     }
     while !jobs.is_empty() {
-        let plugin = candidate.serving().plugin.clone();
+        let plugin = candidate.revision().plugin.clone();
         let group = match context.shared.pool.dry_run(plugin, jobs).await {
             Ok(group) => group,
             Err(error) => {
                 let why = error_chain(&error).to_string();
                 results.extend(
-                    entered
+                    waiting
                         .drain(..)
-                        .map(|(pass, _)| (pass.id.clone(), parked(&why))),
+                        .map(|failed| (failed.pass.id.clone(), pending(&why))),
                 );
                 break;
             }
         };
-        // Another group may wait for the thread: it gets the thread before this task evaluates its own results.
+        // Let another group have the thread before this task evaluates its results.
         tokio::task::yield_now().await;
-        let ran = entered.drain(..group.called.len());
-        for ((pass, span), (report, reads)) in ran.zip(group.called) {
-            let id = pass.id.clone();
-            let planned = planned(pass, &span, report, reads.into_recording());
-            let result = planned.map_or_else(Pass::<Stopped>::dry_run, Pass::<Planned>::dry_run);
-            results.push((id, result));
+        let called = waiting.drain(..group.called.len());
+        for (dry_run, (report, reads)) in called.zip(group.called) {
+            let id = dry_run.pass.id.clone();
+            let outcome = evaluate(dry_run, report, reads.into_recording());
+            results.push((id, outcome));
         }
         jobs = group.left;
     }
     results
 }
 
-async fn enter<'a>(
-    context: &'a Context,
-    candidate: &'a Candidate,
-    parent: &'a ObjectId,
-) -> Step<'a, Pass<'a, Entered>> {
-    let epoch = Arc::clone(&candidate.epoch);
-    Pass::observe_as(context, &candidate.registration, epoch, parent)
-        .await?
-        .enter()
-}
-
-fn planned<'a>(
-    pass: Pass<'a, Entered>,
-    span: &Span,
-    report: CallReport,
-    recording: Recording,
-) -> Step<'a, Pass<'a, Planned>> {
-    let _entered = span.enter();
-    // The candidate keeps no subscription.
-    pass.registration.commit(pass.id, &Recording::default());
+fn evaluate(dry_run: DryRun<'_>, report: CallReport, recording: Recording) -> DryRunOutcome {
+    let DryRun {
+        pass,
+        observed,
+        entered,
+        span,
+    } = dry_run;
+    let _in_span = span.enter();
+    end_subscriptions(&pass);
     for LogLine { level, message } in &report.log {
         debug!(target: "guest", ?level, "{message}");
     }
-    Ok(pass.answered(report, recording, None).check()?.plan())
+    let answer = answered(report, recording);
+    let outcome = match check(&pass, &observed.parent, &entered, answer.end) {
+        Ok(outcome) => outcome,
+        Err(skip) => return skipped(&pass, *skip),
+    };
+    let plan = plan(&pass, &observed, &entered, &outcome).plan;
+    DryRunOutcome::Planned(Box::new(Draft {
+        parent: observed.parent,
+        observed: observed.children,
+        manager: entered.manager,
+        plan,
+        outcome,
+    }))
 }
 
-impl Pass<'_, Planned> {
-    fn dry_run(self) -> DryRunOutcome {
-        let Planned {
-            entered,
-            outcome,
-            observed,
-            plan,
-            ..
-        } = self.state;
-        DryRunOutcome::Planned(Box::new(Draft {
-            parent: entered.observation.parent,
-            manager: entered.manager,
-            observed,
-            plan,
-            outcome,
-        }))
-    }
+/// A candidate keeps no subscriptions: its caller repeats a dry run that has to wait.
+fn end_subscriptions(pass: &Pass<'_>) {
+    pass.registration.commit(pass.id, &Recording::default());
 }
 
-impl Pass<'_, Stopped> {
-    fn dry_run(self: Box<Self>) -> DryRunOutcome {
-        let Self {
-            registration,
-            id,
-            state,
-            ..
-        } = *self;
-        // The candidate keeps no subscription: its caller repeats a parked dry run.
-        registration.commit(id, &Recording::default());
-        match state.reason {
-            Stop::Gone
-            | Stop::NotSelected { .. }
-            // A tenant who fills a namespace does not hold up the revisions of all others.
-            | Stop::CacheFull(_)
-            | Stop::Ignored
-            | Stop::Released
-            | Stop::Paused
-            // These stop no dry run, which has no earlier passes and ends before the report.
-            | Stop::Unchanged(_)
-            | Stop::GivenUp(_)
-            | Stop::NotReported(_) => DryRunOutcome::Idle,
-            Stop::Behind { .. } => parked("the host's own last writes are not seen yet"),
-            Stop::NotCached(waiting) => parked(&named(&waiting)),
-            Stop::NamespaceNotSeen => parked("the namespace of the parent is not seen yet"),
-            Stop::NamespacesNotCached(kind) | Stop::ReadNotCached(kind) => {
-                parked(&kind.to_string())
+fn skipped(pass: &Pass<'_>, skip: Skip) -> DryRunOutcome {
+    end_subscriptions(pass);
+    match skip {
+        Skip::Gone
+        | Skip::NotSelected { .. }
+        // A tenant who fills a namespace does not delay everybody's revisions.
+        | Skip::CacheFull(_)
+        | Skip::Ignored
+        | Skip::Released
+        | Skip::Paused
+        // Not reached: a dry run has no earlier passes and ends before the report.
+        | Skip::Unchanged(_)
+        | Skip::GivenUp(_)
+        | Skip::NotReported(_) => DryRunOutcome::Idle,
+        Skip::AwaitOwnWrites { .. } => pending("the host's own last writes are not seen yet"),
+        Skip::NotCached(waiting) => pending(&describe(&waiting)),
+        Skip::NamespaceNotSeen => pending("the namespace of the parent is not seen yet"),
+        Skip::NamespacesNotCached(kind) | Skip::ReadNotCached(kind) => pending(&kind.to_string()),
+        Skip::HashKeyMissing => pending("the cluster's hash key is missing"),
+        Skip::NotCalled => pending("the host failed to call the plugin"),
+        Skip::Fault { fault, .. } => {
+            let condition = fault_condition(&fault.into_inner());
+            DryRunOutcome::Refused {
+                reason: condition.reason,
+                message: condition.message,
             }
-            Stop::HashKeyMissing => parked("the cluster's hash key is missing"),
-            Stop::NotCalled => parked("the host failed to call the plugin"),
-            Stop::Fault { fault, .. } => {
-                let condition = plan::fault_condition(&fault.into_inner());
-                DryRunOutcome::Refused {
-                    reason: condition.reason,
-                    message: condition.message,
-                }
-            }
-            Stop::Refused { reason, message } => DryRunOutcome::Refused {
-                reason: reason.to_owned(),
-                message,
-            },
         }
+        Skip::Refused { reason, message } => DryRunOutcome::Refused {
+            reason: reason.to_owned(),
+            message,
+        },
     }
 }
 
-fn parked(waiting: &str) -> DryRunOutcome {
-    DryRunOutcome::Parked {
+fn pending(waiting: &str) -> DryRunOutcome {
+    DryRunOutcome::Pending {
         waiting: waiting.to_owned(),
     }
 }

@@ -1,4 +1,4 @@
-//! Enter: the decision whether the guest is called for a parent.
+//! Enter: decides whether to call the guest for a parent.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -7,104 +7,89 @@ use innkeeper_model::{GroupKind, HashKey, Phase};
 use innkeeper_plan::{self as plan, PassEntry};
 
 use super::{
-    observe::Observed,
-    state::{Pass, Step, Stopped},
+    context::{Pass, Step},
+    rollout,
+    selection::{Choice, choose},
+    skip::Skip,
 };
-use crate::{
-    pass::selection::{Choice, choose},
-    pass::skip::Stop,
-};
+use crate::inventory::Role;
 
-/// A pass that may call its guest.
+/// The facts that the later steps need beside the observation.
 pub(crate) struct Entered {
-    pub(crate) observation: Observation,
     pub(crate) phase: Phase,
-    /// True if nothing can be created in the namespace of the parent, which is being deleted as well.
+    /// True if the parent's namespace is being deleted too, so that nothing can be created in it.
     pub(crate) namespace_terminating: bool,
-    /// The reads of the host itself that led to the decision.
+    /// The host's own reads that led to the decision.
     pub(crate) own_reads: Recording,
     pub(crate) hash_key: HashKey,
-    /// The field manager of the children.
+    /// The children's field manager.
     pub(crate) manager: Arc<str>,
-    /// The kinds of children that the pass goes on without, with the reasons.
+    /// The child kinds that this pass cannot read, with the reasons.
     pub(crate) unreadable: BTreeMap<GroupKind, String>,
 }
 
-impl<'a> Pass<'a, Observed> {
-    /// Checks if the parent belongs to the plugin and is neither paused nor ignored.
-    pub(crate) fn enter(self) -> Step<'a, Pass<'a, Entered>> {
-        let (context, serving) = (self.context, &self.epoch.serving);
-        let parent = &self.state.observation.parent;
-        let entry = plan::enter(parent, &context.plugin, serving.plugin.manifest());
-        if !matches!(entry, PassEntry::Pass(_)) {
-            context.exempt(&self.epoch, self.id);
-        }
-        match entry {
-            PassEntry::Ignore => return Err(self.stop_observed(Stop::Ignored)),
-            // The plugin that set the finalizer removes it, also from a parent that it no longer selects.
-            PassEntry::Release => return Err(self.stop_observed(Stop::Released)),
-            PassEntry::Paused | PassEntry::Pass(_) => {}
-        }
-        let host_namespaces = &*context.shared.host_namespaces;
-        let (choice, own_reads) = choose(serving, host_namespaces, self.registration, parent);
-        match choice {
-            Choice::Selected => {}
-            Choice::NotSelected(why) => {
-                return Err(self.stop_observed(Stop::NotSelected {
-                    why,
-                    reads: own_reads,
-                }));
-            }
-            Choice::NotSeen => return Err(self.stop_observed(Stop::NamespaceNotSeen)),
-            Choice::NotCached(kind) => {
-                return Err(self.stop_observed(Stop::NamespacesNotCached(kind)));
-            }
-        }
-        let PassEntry::Pass(phase) = entry else {
-            return Err(self.stop_observed(Stop::Paused));
-        };
-        let unreadable = self.state.observation.unreadable.clone();
-        if phase == Phase::Finalize && self.may_have_children_of(&unreadable) {
-            // The guest would take them for deleted.
-            return Err(self.stop_observed(Stop::NotCached(unreadable)));
-        }
-        let Some(hash_key) = context.shared.hash_key.get().cloned() else {
-            return Err(self.stop_observed(Stop::HashKeyMissing));
-        };
-        let manager = serving.manager(&context.plugin);
-        let namespace_terminating =
-            phase == Phase::Finalize && context.ledger.lock().is_namespace_terminating(self.id);
-        Ok(self.advance(|observed| Entered {
-            observation: observed.observation,
-            phase,
-            namespace_terminating,
-            own_reads,
-            hash_key,
-            manager,
-            unreadable: unreadable
-                .into_iter()
-                .map(|wait| (wait.kind.group_kind(), wait.why.to_string()))
-                .collect(),
-        }))
+/// Checks that the plugin selects the parent, and that the parent is neither paused nor ignored.
+pub(crate) fn enter(pass: &Pass<'_>, observed: &Observation) -> Step<Entered> {
+    let context = pass.context;
+    let revision = &pass.epoch.revision;
+    let entry = plan::enter(
+        &observed.parent,
+        &context.plugin,
+        revision.plugin.manifest(),
+    );
+    if !matches!(entry, PassEntry::Pass(_)) {
+        rollout::exempt(context, &pass.epoch, pass.id);
     }
-
-    fn may_have_children_of(&self, unreadable: &[Waiting]) -> bool {
-        let recorded = self.context.shared.inventory.of(&self.context.plugin);
-        let mut kinds = unreadable.iter().map(|wait| wait.kind.group_kind());
-        kinds.any(|kind| {
-            recorded
-                .iter()
-                .any(|recorded| recorded.group_kind() == kind)
-        })
+    match entry {
+        PassEntry::Ignore => return Err(Box::new(Skip::Ignored)),
+        // The plugin that set the finalizer removes it, also from a parent that it no longer selects.
+        PassEntry::Release => return Err(Box::new(Skip::Released)),
+        PassEntry::Paused | PassEntry::Pass(_) => {}
     }
-
-    fn stop_observed(self, reason: Stop) -> Box<Pass<'a, Stopped>> {
-        self.stop(|observed| Some(observed.observation.parent), reason)
+    let (choice, own_reads) = choose(pass, &observed.parent);
+    match choice {
+        Choice::Selected => {}
+        Choice::NotSelected(why) => {
+            return Err(Box::new(Skip::NotSelected {
+                why,
+                reads: own_reads,
+            }));
+        }
+        Choice::NotSeen => return Err(Box::new(Skip::NamespaceNotSeen)),
+        Choice::NotCached(kind) => return Err(Box::new(Skip::NamespacesNotCached(kind))),
     }
+    let PassEntry::Pass(phase) = entry else {
+        return Err(Box::new(Skip::Paused));
+    };
+    if phase == Phase::Finalize && may_have_children_of(pass, &observed.unreadable) {
+        // The guest would take them for deleted.
+        return Err(Box::new(Skip::NotCached(observed.unreadable.clone())));
+    }
+    let Some(hash_key) = context.shared.hash_key.get().cloned() else {
+        return Err(Box::new(Skip::HashKeyMissing));
+    };
+    Ok(Entered {
+        phase,
+        namespace_terminating: phase == Phase::Finalize
+            && context.ledger.lock().is_namespace_terminating(pass.id),
+        own_reads,
+        hash_key,
+        manager: revision.manager(&context.plugin),
+        unreadable: observed
+            .unreadable
+            .iter()
+            .map(|waiting| (waiting.kind.group_kind(), waiting.why.to_string()))
+            .collect(),
+    })
 }
 
-impl<'a> Pass<'a, Entered> {
-    pub(super) fn stop_entered(self, reason: Stop) -> Box<Pass<'a, Stopped>> {
-        self.stop(|entered| Some(entered.observation.parent), reason)
-    }
+fn may_have_children_of(pass: &Pass<'_>, unreadable: &[Waiting]) -> bool {
+    let context = pass.context;
+    let recorded = context.shared.inventory.kinds(&context.plugin, Role::Child);
+    unreadable.iter().any(|waiting| {
+        let kind = waiting.kind.group_kind();
+        recorded
+            .iter()
+            .any(|recorded| recorded.group_kind() == kind)
+    })
 }

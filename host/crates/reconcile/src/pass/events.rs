@@ -1,4 +1,4 @@
-//! The events of one reconciler on their way to the API server, beside the passes that made them.
+//! Queues a reconciler's events and writes them beside the passes.
 
 use std::future::Future;
 
@@ -12,21 +12,20 @@ use tracing::debug;
 
 use crate::shared::Shared;
 
-/// The largest number of events that wait to be written, as in client-go.
+/// The largest number of queued events, as in client-go.
 const WAITING_MAX: usize = 1000;
 
-/// The largest number of events that are written at the same time.
+/// The largest number of concurrent event writes.
 ///
-/// Chosen: enough for the events of new parents, whose passes make three other requests each, and few beside the writes
-/// of the passes.
+/// Enough for events about new parents, whose passes make three other requests each, and few beside other writes.
 const WRITES_MAX: usize = 4;
 
-/// The events that wait to be written; closed before the first pass and after the last one.
+/// The queued events; closed before the first pass and after the last one.
 #[derive(Default)]
 pub(crate) struct EventQueue(Mutex<Option<Sender<EventWrite>>>);
 
 impl EventQueue {
-    /// Takes an event to be written, unless too many wait.
+    /// Queues an event, or drops it if the queue is full.
     pub(crate) fn push(&self, shared: &Shared, metrics: &PluginMetrics, write: EventWrite) {
         let sender = self.0.lock();
         let refused = match &*sender {
@@ -34,16 +33,13 @@ impl EventQueue {
             None => Some(write),
         };
         if let Some(write) = refused {
-            debug!(
-                reason = write.reason(),
-                "event dropped, too many wait to be written"
-            );
+            debug!(reason = write.reason(), "event dropped, the queue is full");
             metrics.event_dropped();
             shared.events.forget(&write);
         }
     }
 
-    /// Opens the queue. Writes events until the queue is closed and empty.
+    /// Opens the queue, and writes events until it is closed and empty.
     pub(crate) fn write<'a>(&self, shared: &'a Shared) -> impl Future<Output = ()> + use<'a> {
         let (sender, mut waiting) = mpsc::channel(WAITING_MAX);
         *self.0.lock() = Some(sender);

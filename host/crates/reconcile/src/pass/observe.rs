@@ -1,114 +1,104 @@
-//! Observe: everything that the cache holds of a parent, under the revision that is active now.
+//! Observe: reads the parent and its children from the cache, under the revision that is active now.
 
 use std::sync::Arc;
 
-use innkeeper_cluster::{self as cluster, Observation, Registration, Running};
+use innkeeper_cluster::{Observation, Observed, Registration, Running};
 use innkeeper_model::{Object, ObjectId};
 use innkeeper_plan::{self as plan, PassEntry};
 use tokio::time::Instant;
 
-use super::state::{Pass, Step, Stopped};
-use crate::{
-    pass::context::Context, pass::selection::may_be_told, pass::skip::Stop, revision::epoch::Epoch,
+use super::{
+    context::{Context, Pass, Step},
+    rollout,
+    selection::may_state_wait,
+    skip::{Skip, Skipped},
+    trace::Trace,
 };
+use crate::revision::epoch::Epoch;
 
-/// A pass that has observed its parent.
-pub(crate) struct Observed {
-    pub(crate) observation: Observation,
-}
-
-impl<'a> Pass<'a, Observed> {
-    /// Begins a pass of the active revision.
-    pub(crate) async fn observe(
-        context: &'a Context,
-        running: &Running,
-        id: &'a ObjectId,
-    ) -> Step<'a, Self> {
-        let registration = &context.registration;
-        let (epoch, observed) = loop {
-            let epoch = context.active.current();
-            let observed = running.observe().await;
-            // A swap in between may have changed the watched kinds: then this is not the view of the new revision.
-            if context.active.is_current(&epoch) {
-                break (epoch, observed);
-            }
-        };
-        let pass = Pass::of(context, registration, epoch, id).observed(observed)?;
+/// Begins a pass with the active revision.
+pub(super) async fn observe<'a>(
+    context: &'a Context,
+    running: &Running,
+    id: &'a ObjectId,
+    trace: &'a Trace<'a>,
+) -> (Pass<'a>, Result<Observation, Box<Skipped>>) {
+    let (epoch, observed) = loop {
+        let epoch = context.slot.current();
+        let observed = running.observe().await;
+        // A swap in between may have changed the watched kinds: then the new revision needs another look.
+        if context.slot.is_current(&epoch) {
+            break (epoch, observed);
+        }
+    };
+    let pass = Pass {
+        context,
+        registration: &context.registration,
+        epoch,
+        id,
+        trace,
+    };
+    let observed = observation(&pass, observed);
+    if observed.is_ok() {
         if let Some(change) = pass.epoch.take_change() {
             context.metrics.took_over(change.elapsed());
         }
-        let revision = pass.epoch.serving.plugin.revision();
+        let revision = pass.epoch.revision.plugin.revision();
         pass.epoch
-            .begin_analysis(|| context.analysed_parents(revision));
-        Ok(pass)
+            .begin_analysis(|| rollout::analysed_parents(context, revision));
     }
+    (pass, observed)
+}
 
-    /// Begins a pass of a candidate revision, which has its own registration.
-    pub(crate) async fn observe_as(
-        context: &'a Context,
-        registration: &'a Registration,
-        epoch: Arc<Epoch>,
-        id: &'a ObjectId,
-    ) -> Step<'a, Self> {
-        let pass = Pass::of(context, registration, epoch, id);
-        // Children that the cache does not show yet would seem to be missing.
-        if context.registration.is_behind(id) {
-            let until = Instant::now();
-            return Err(pass.stop(|()| None, Stop::Behind { until }));
+/// Begins a candidate's dry run, with the candidate's registration.
+pub(super) async fn observe_for_candidate<'a>(
+    context: &'a Context,
+    registration: &'a Registration,
+    epoch: Arc<Epoch>,
+    id: &'a ObjectId,
+    trace: &'a Trace<'a>,
+) -> (Pass<'a>, Step<Observation>) {
+    let pass = Pass {
+        context,
+        registration,
+        epoch,
+        id,
+        trace,
+    };
+    // Children that the cache does not show yet would seem to be missing.
+    if context.registration.is_behind(id) {
+        let until = Instant::now();
+        return (pass, Err(Box::new(Skip::AwaitOwnWrites { until })));
+    }
+    let observed = registration.observe(id).await;
+    let observed = observation(&pass, observed).map_err(|skipped| skipped.reason);
+    (pass, observed)
+}
+
+fn observation(pass: &Pass<'_>, observed: Observed) -> Result<Observation, Box<Skipped>> {
+    let skip = |reason| Err(Skipped::new(None, Box::new(reason)));
+    match observed {
+        Observed::Ready(observation) => Ok(observation),
+        Observed::Gone => skip(Skip::Gone),
+        Observed::Behind { until } => skip(Skip::AwaitOwnWrites { until }),
+        Observed::NotReady { parent, waiting } => {
+            Err(skip_unobserved(pass, parent, Skip::NotCached(waiting)))
         }
-        pass.observed(registration.observe(id).await)
+        Observed::NamespaceFull { parent, full } => {
+            Err(skip_unobserved(pass, Some(parent), Skip::CacheFull(full)))
+        }
     }
 }
 
-impl<'a> Pass<'a, ()> {
-    fn of(
-        context: &'a Context,
-        registration: &'a Registration,
-        epoch: Arc<Epoch>,
-        id: &'a ObjectId,
-    ) -> Self {
-        Self {
-            context,
-            registration,
-            epoch,
-            id,
-            state: (),
-        }
+/// Skips a pass before `enter`: a parent that may belong to another host gets no condition.
+fn skip_unobserved(pass: &Pass<'_>, parent: Option<Object>, reason: Skip) -> Box<Skipped> {
+    let plugin = &pass.context.plugin;
+    let manifest = pass.epoch.revision.plugin.manifest();
+    // A release needs nothing but the parent.
+    let is_released = |parent: &Object| plan::enter(parent, plugin, manifest) == PassEntry::Release;
+    if parent.as_ref().is_some_and(is_released) {
+        return Skipped::new(parent, Box::new(Skip::Released));
     }
-
-    fn observed(self, observed: cluster::Observed) -> Step<'a, Pass<'a, Observed>> {
-        match observed {
-            cluster::Observed::Ready(observation) => {
-                Ok(self.advance(|()| Observed { observation }))
-            }
-            cluster::Observed::Gone => Err(self.stop(|()| None, Stop::Gone)),
-            cluster::Observed::Behind { until } => {
-                Err(self.stop(|()| None, Stop::Behind { until }))
-            }
-            cluster::Observed::NotReady { parent, waiting } => {
-                Err(self.stop_unobserved(parent, Stop::NotCached(waiting)))
-            }
-            cluster::Observed::NamespaceFull { parent, full } => {
-                Err(self.stop_unobserved(Some(parent), Stop::CacheFull(full)))
-            }
-        }
-    }
-
-    /// Ends a pass whose parent may not have been selected yet.
-    fn stop_unobserved(self, parent: Option<Object>, stop: Stop) -> Box<Pass<'a, Stopped>> {
-        let (context, epoch) = (self.context, &self.epoch);
-        // A release needs nothing but the parent.
-        let manifest = epoch.serving.plugin.manifest();
-        let is_released =
-            |parent: &Object| plan::enter(parent, &context.plugin, manifest) == PassEntry::Release;
-        if parent.as_ref().is_some_and(is_released) {
-            return self.stop(|()| parent, Stop::Released);
-        }
-        let host_namespaces = &*context.shared.host_namespaces;
-        let parent = parent.filter(|parent| {
-            let (plugin, serving) = (&context.plugin, &epoch.serving);
-            may_be_told(plugin, serving, host_namespaces, self.registration, parent)
-        });
-        self.stop(|()| parent, stop)
-    }
+    let parent = parent.filter(|parent| may_state_wait(pass, parent));
+    Skipped::new(parent, Box::new(reason))
 }

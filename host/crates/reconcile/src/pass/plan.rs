@@ -1,97 +1,74 @@
-//! Plan: the operations that bring the children to the accepted answer.
+//! Plan: computes the operations that turn the observed children into the accepted answer.
 
-use std::mem;
+use std::borrow::Cow;
 
 use innkeeper_apply::Target;
-use innkeeper_model::{Answer, Object, Outcome, ReadKey};
+use innkeeper_cluster::Observation;
+use innkeeper_model::{Object, Outcome};
 use innkeeper_plan::{self as plan, Plan};
-use innkeeper_policy::Checked as Accepted;
-use tracing::info;
+use innkeeper_policy::Checked;
 
-use super::{check::Checked, enter::Entered, state::Pass};
-use crate::memory::Inputs;
+use super::{context::Pass, enter::Entered};
 
-/// A pass with a plan that has not been applied.
-pub(crate) struct Planned {
-    /// The observation without its children, which are in `observed`.
-    pub(crate) entered: Entered,
-    pub(crate) outcome: Accepted<Outcome>,
-    pub(super) reads: Option<Vec<(ReadKey, Answer)>>,
-    pub(super) inputs: Option<Inputs>,
-    /// The children as observed, and as this pass has changed them since.
-    pub(crate) observed: Vec<Object>,
+/// A plan with the values that it follows from. `apply` takes one by value, and only `plan` and `replan` make one.
+pub(crate) struct Planned<'a> {
+    pub(crate) parent: &'a Object,
+    pub(super) entered: &'a Entered,
+    pub(super) outcome: &'a Checked<Outcome>,
+    /// The children as observed, with the writes of this pass.
+    pub(super) children: Cow<'a, [Object]>,
     pub(crate) plan: Plan,
     /// True if an earlier plan of the round changed children.
-    pub(super) wrote: bool,
-    /// The number of plans of the round so far.
-    pub(super) plans: u32,
+    pub(super) has_written: bool,
     /// The parent as the last write left it.
     pub(super) target: Target,
 }
 
-impl<'a> Pass<'a, Checked> {
-    /// Plans the accepted answer.
-    pub(crate) fn plan(self) -> Pass<'a, Planned> {
-        let context = self.context;
-        self.advance(|mut checked| Planned {
-            target: context.target(&checked.entered.observation.parent),
-            observed: mem::take(&mut checked.entered.observation.children),
-            entered: checked.entered,
-            outcome: checked.outcome,
-            reads: checked.reads,
-            inputs: checked.inputs,
-            plan: Plan::default(),
-            wrote: false,
-            plans: 0,
-        })
-        .replan()
-    }
+/// Plans the accepted answer.
+pub(crate) fn plan<'a>(
+    pass: &Pass<'_>,
+    observed: &'a Observation,
+    entered: &'a Entered,
+    outcome: &'a Checked<Outcome>,
+) -> Planned<'a> {
+    let mut planned = Planned {
+        parent: &observed.parent,
+        entered,
+        outcome,
+        children: Cow::Borrowed(&observed.children),
+        plan: Plan::default(),
+        has_written: false,
+        target: pass.context.target(&observed.parent),
+    };
+    planned.plan = operations(pass, &planned);
+    planned
 }
 
-impl Pass<'_, Planned> {
-    /// Plans with the children as they are known now.
-    pub(super) fn replan(mut self) -> Self {
-        // `Keep` leaves the finalizer, too.
-        let plan = match &*self.state.outcome {
-            Outcome::Keep(_) => Plan::default(),
-            outcome => plan::plan(&self.plan_context(), &self.state.observed, outcome),
-        };
-        self.state.plan = plan;
-        self.state.plans += 1;
-        self
+/// Computes the plan for the children as they are known now.
+pub(super) fn operations(pass: &Pass<'_>, planned: &Planned<'_>) -> Plan {
+    let Planned {
+        parent,
+        entered,
+        outcome,
+        children,
+        ..
+    } = planned;
+    // `Keep` leaves the finalizer, too.
+    if let Outcome::Keep(_) = &***outcome {
+        return Plan::default();
     }
-
-    /// Logs the operations of the plan before they are written.
-    pub(super) fn log(&self) {
-        let Planned { plan, plans, .. } = &self.state;
-        if !plan.is_settled() {
-            let plan = plan.to_string().trim_end().replace('\n', "; ");
-            info!(plan, plans, "applying");
-        }
-    }
-
-    pub(super) fn plan_context(&self) -> plan::Context<'_> {
-        let serving = &self.epoch.serving;
-        let Entered {
-            observation,
-            phase,
-            namespace_terminating,
-            hash_key,
-            manager,
-            unreadable,
-            ..
-        } = &self.state.entered;
-        plan::Context {
-            plugin: &self.context.plugin,
-            manager,
-            manifest: serving.plugin.manifest(),
-            hash_key,
-            parent: &observation.parent,
-            phase: *phase,
-            namespace_terminating: *namespace_terminating,
-            resources: &self.context.shared.cluster,
-            unreadable,
-            grants: &serving.grants,
-        }
-    }
+    let revision = &pass.epoch.revision;
+    let context = plan::Context {
+        plugin: &pass.context.plugin,
+        manager: &entered.manager,
+        manifest: revision.plugin.manifest(),
+        hash_key: &entered.hash_key,
+        parent,
+        phase: entered.phase,
+        namespace_terminating: entered.namespace_terminating,
+        resources: &pass.context.shared.cluster,
+        unreadable: &entered.unreadable,
+        grants: &revision.grants,
+    };
+    plan::plan(&context, children, outcome)
 }

@@ -1,141 +1,63 @@
-//! Report: the status and the events of the parent, and the time of the next pass.
+//! Report: writes the parent's status and events, and returns the time of the next pass.
 
 use std::ops::ControlFlow;
 
 use innkeeper_apply::Execution;
 use innkeeper_cluster::{Cause, ParentConditions};
-use innkeeper_model::{Condition, ConditionStatus, Object, Outcome, Retry, error_chain, reason};
-use innkeeper_plan::{self as plan, Plan, WriteFailure};
+use innkeeper_model::{
+    Answer, Condition, ConditionStatus, Desired, Object, Operation, Outcome, ReadKey, Retry,
+    error_chain, reason,
+};
+use innkeeper_plan::{self as plan, WriteFailure};
 use tokio::time::Instant;
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::{
     apply::Applied,
-    enter::Entered,
+    context::{Context, Pass, Step},
     plan::Planned,
-    state::{Pass, Step},
-    status::{Reported, Wrote, write},
+    result::{AppliedPlan, PassEnd, PassResult},
+    rollout,
+    skip::{Skip, Skipped},
+    status::{Writes, write_status},
+    writes::{record_failure, record_write},
 };
 use crate::{
-    limits::throttled::HeldBack,
+    limits::throttled::Throttled,
+    memory::Inputs,
     next::{Attempt, Next},
-    pass::result::{self, End, Findings},
-    pass::skip::Stop,
-    pass::trace::Trace,
 };
 
-/// The largest number of rounds of a pass.
+/// The most rounds in a pass.
 ///
-/// Chosen: children that wait for each other by `after` come in one round each if the API server answers that they are
-/// ready, which few kinds are at once. A guest that never settles gets a new pass, which the queue orders.
+/// Children that wait for each other by `after` take one round each if the API server answers that they are ready, as few
+/// kinds do. A guest that never settles gets a new pass, which the queue orders.
 const ROUNDS_MAX: u32 = 6;
 
-/// The operations of a round that were tried.
-struct Tried {
-    execution: Execution,
-    /// The writes that have to wait.
-    held_back: Option<HeldBack>,
-    /// True if an earlier plan of the round changed children.
-    wrote: bool,
-}
-
-impl<'a> Pass<'a, Planned> {
-    /// Writes the last status of a parent that the guest has finalized. It goes first, because the parent is gone
-    /// without its finalizer.
-    ///
-    /// A status that the API server rejects, or that has to wait, does not keep the parent.
-    pub(super) async fn report_finalized(mut self, trace: &Trace<'_>) -> Step<'a, Self> {
-        let Outcome::Finalized(report) = &*self.state.outcome else {
-            return Ok(self);
-        };
-        trace.step("report");
-        let parent = &self.state.entered.observation.parent;
-        let refused = finalizer_refused(parent);
-        let is_retry = refused.is_some();
-        let end = End::Finalizing { report, refused };
-        let findings = Findings::of(&self.context.plugin, Some(parent), end);
-        let target = &mut self.state.target;
-        let reported = write(self.context, target, parent, findings, false, trace).await;
-        if reported.refused || is_retry {
-            return Ok(self);
-        }
-        match reported.next {
-            Next::Settled | Next::UntilChanged | Next::RequeueAfter(_) => Ok(self),
-            next => Err(self.stop(|_| None, Stop::NotReported(next))),
-        }
+/// Writes the last status of a finalized parent before the finalizer goes, and the parent with it.
+///
+/// A status that the API server rejects, or that has to wait, does not keep the parent.
+pub(super) async fn report_finalized(pass: &Pass<'_>, planned: &mut Planned<'_>) -> Step<()> {
+    let Outcome::Finalized(report) = &**planned.outcome else {
+        return Ok(());
+    };
+    pass.trace.step("report");
+    let refused = finalizer_refused(planned.parent);
+    let is_retry = refused.is_some();
+    let end = PassEnd::Finalizing { report, refused };
+    let result = PassResult::new(&pass.context.plugin, Some(planned.parent), end);
+    let (next, writes) =
+        write_status(pass, &mut planned.target, planned.parent, result, false).await;
+    if writes == Writes::Refused || is_retry {
+        return Ok(());
+    }
+    match next {
+        Next::Settled | Next::UntilChanged | Next::RequeueAfter(_) => Ok(()),
+        next => Err(Box::new(Skip::NotReported(next))),
     }
 }
 
-impl Pass<'_, Applied> {
-    /// Reports the pass, and remembers it if the next one with the same inputs may be skipped. Returns nothing if another
-    /// round follows, which reports instead.
-    pub(super) async fn report(
-        self,
-        round: u32,
-        attempt: &Attempt,
-        trace: &Trace<'_>,
-    ) -> ControlFlow<Next> {
-        let (pass, applied) = self.split();
-        let Applied {
-            planned,
-            result,
-            held_back,
-        } = applied;
-        let Planned {
-            entered,
-            outcome,
-            reads,
-            inputs,
-            plan,
-            mut target,
-            wrote,
-            ..
-        } = planned;
-        let context = pass.context;
-        let (end, fresh) = match result {
-            Ok(execution) => {
-                let may_go_on = round < ROUNDS_MAX && !attempt.edits.any();
-                let tried = Tried {
-                    execution,
-                    held_back,
-                    wrote,
-                };
-                match pass.applied(&entered, &outcome, &plan, tried, may_go_on) {
-                    ControlFlow::Break(ended) => ended,
-                    ControlFlow::Continue(()) => return ControlFlow::Continue(()),
-                }
-            }
-            Err(error) => {
-                let error = error_chain(&error).to_string();
-                warn!(error, "failed to apply the plan, or to finalize");
-                (not_applied(&outcome, error), false)
-            }
-        };
-        let parent = &entered.observation.parent;
-        let findings = Findings::of(&context.plugin, Some(parent), end);
-        let waits = findings.waits();
-        let reported = write(context, &mut target, parent, findings, fresh, trace).await;
-        let Reported { next, wrote, .. } = reported;
-        // A pass for this parent, with the same other inputs, would end the same way and write nothing.
-        let parent = match wrote {
-            Wrote::Nothing => Some(entered.observation.parent),
-            Wrote::Status => pass.parent_after_status(target.resource_version()),
-            Wrote::More => None,
-        };
-        if let (Some(mut inputs), Some(reads), Some(parent)) = (inputs, reads, parent)
-            && matches!(next, Next::Settled | Next::RequeueAfter(_))
-            && !waits
-        {
-            inputs.parent(entered.phase, &parent);
-            let memory = &pass.epoch.memory;
-            memory.remember(pass.id, inputs, &reads, next.clone());
-        }
-        ControlFlow::Break(next)
-    }
-}
-
-/// Returns the present condition of a parent whose finalizer could not be removed, so that no other condition replaces it
-/// before each attempt.
+/// Returns the condition about a finalizer that an earlier pass could not remove; it stays until an attempt succeeds.
 fn finalizer_refused(parent: &Object) -> Option<Condition> {
     let synced = ParentConditions::new(parent).synced?;
     (synced.reason == reason::FINALIZER_REFUSED).then(|| {
@@ -147,7 +69,74 @@ fn finalizer_refused(parent: &Object) -> Option<Condition> {
     })
 }
 
-fn not_applied(outcome: &Outcome, error: String) -> End<'_> {
+/// Reports the pass, and remembers it if the next one with the same inputs may be skipped. Returns `Continue` if another
+/// round follows, which reports instead.
+pub(super) async fn report(
+    pass: &Pass<'_>,
+    applied: Applied<'_>,
+    inputs: Option<(Inputs, Vec<(ReadKey, Answer)>)>,
+    round: u32,
+    attempt: &Attempt,
+) -> ControlFlow<Next> {
+    let Applied {
+        mut planned,
+        result,
+        throttled,
+    } = applied;
+    let (end, has_written) = match result {
+        Ok(execution) => {
+            let may_continue = round < ROUNDS_MAX && !attempt.edits.any();
+            match end_of_plan(pass, &planned, &execution, throttled, may_continue) {
+                Some(end) => end,
+                None => return ControlFlow::Continue(()),
+            }
+        }
+        Err(error) => {
+            let error = error_chain(&error).to_string();
+            warn!(error, "failed to apply the plan, or to finalize");
+            (not_applied(planned.outcome, error), false)
+        }
+    };
+    let parent = planned.parent;
+    let result = PassResult::new(&pass.context.plugin, Some(parent), end);
+    let has_waiting = result.has_waiting_operations();
+    let target = &mut planned.target;
+    let (next, writes) = write_status(pass, target, parent, result, has_written).await;
+    // A pass for this parent, with the same other inputs, would end the same way and write nothing.
+    let after_status;
+    let parent = match writes {
+        Writes::None => Some(parent),
+        Writes::Status => {
+            after_status = parent_after_status(pass, &planned);
+            after_status.as_ref()
+        }
+        Writes::More | Writes::Refused => None,
+    };
+    if let (Some((mut inputs, reads)), Some(parent)) = (inputs, parent)
+        && matches!(next, Next::Settled | Next::RequeueAfter(_))
+        && !has_waiting
+    {
+        inputs.parent(planned.entered.phase, parent);
+        pass.epoch
+            .memory
+            .remember(pass.id, inputs, &reads, next.clone());
+    }
+    ControlFlow::Break(next)
+}
+
+/// Returns the parent with this pass's status; `None` if the guest's answer may depend on it, or if the cache does not show
+/// that version.
+///
+/// The status write was bound to the observed version, so nothing else has changed.
+fn parent_after_status(pass: &Pass<'_>, planned: &Planned<'_>) -> Option<Object> {
+    if pass.epoch.revision.plugin.manifest().reads_own_status {
+        return None;
+    }
+    let parent = pass.registration.parent(pass.id)?;
+    (parent.resource_version == planned.target.resource_version()).then_some(parent)
+}
+
+fn not_applied(outcome: &Outcome, error: String) -> PassEnd<'_> {
     let report = match outcome {
         Outcome::Finalized(report) => {
             let failure = WriteFailure {
@@ -155,98 +144,190 @@ fn not_applied(outcome: &Outcome, error: String) -> End<'_> {
                 message: error,
                 retry: Retry::Backoff,
             };
-            return End::Released(Some(report), Err(failure));
+            return PassEnd::Released(Some(report), Err(failure));
         }
         // Not reached for `Keep`, whose empty plan cannot fail.
         Outcome::Keep(report) => report,
         Outcome::Desired(desired) => &desired.report,
     };
-    End::NotApplied { report, error }
+    PassEnd::NotApplied { report, error }
 }
 
-impl Pass<'_, ()> {
-    /// Returns the end of a pass whose operations were tried, and true if it changed something; nothing if it goes on with
-    /// another round.
-    fn applied<'p>(
-        &self,
-        entered: &Entered,
-        outcome: &'p Outcome,
-        plan: &Plan,
-        tried: Tried,
-        may_go_on: bool,
-    ) -> ControlFlow<(End<'p>, bool)> {
-        let Tried {
-            execution,
-            held_back,
-            wrote,
-        } = tried;
-        let parent = &entered.observation.parent;
-        ControlFlow::Break(match outcome {
-            Outcome::Keep(report) => {
-                let phase = entered.phase;
-                (End::Kept { phase, report }, false)
-            }
-            Outcome::Finalized(report) => {
-                let failed = execution.errors().next();
-                let released = failed.map_or(Ok(()), |error| Err(error.finalizer_failure()));
-                (End::Released(Some(report), released), true)
-            }
-            Outcome::Desired(_)
-                if execution.is_conflict_only()
-                    && !execution
-                        .errors()
-                        .any(|error| error.blocks_deletion_of(parent)) =>
-            {
-                (superseded(parent, &execution), true)
-            }
-            Outcome::Desired(desired) => {
-                let (report, ledger) = (&desired.report, &self.context.ledger);
-                let mut applied = result::Applied {
-                    report,
-                    conclusion: plan::conclude(plan, &execution.effects()),
-                    held_back,
-                    contention: ledger
-                        .lock()
-                        .repeats(self.id)
-                        .contention(Instant::now().into_std()),
-                    is_deferred: false,
-                };
-                if wrote || execution.changed_children() {
-                    let shown = !self.registration.is_behind(self.id);
-                    let is_complete = applied.is_complete();
-                    if is_complete && may_go_on && shown {
-                        ledger.lock().defer_events(self.id, &report.events);
-                        return ControlFlow::Continue(());
-                    }
-                    // A report about children that this pass has just made is obsolete a moment later and would cost
-                    // another write. Two passes in a row never defer their report.
-                    applied.is_deferred =
-                        is_complete && ledger.lock().defer_report(self.id, &report.events);
-                    if shown {
-                        // Their watch events are no changes any more.
-                        let parent = [self.id.clone()];
-                        self.registration.trigger(parent, Cause::ChildChanged);
-                    }
-                }
-                (
-                    End::Applied(Box::new(applied)),
-                    wrote || !execution.results.is_empty(),
-                )
-            }
-        })
+/// Returns the end of a pass whose operations were tried, and true if it wrote something; `None` if another round follows.
+fn end_of_plan<'a>(
+    pass: &Pass<'_>,
+    planned: &Planned<'a>,
+    execution: &Execution,
+    throttled: Option<Throttled>,
+    may_continue: bool,
+) -> Option<(PassEnd<'a>, bool)> {
+    let outcome: &'a Outcome = planned.outcome;
+    match outcome {
+        Outcome::Keep(report) => {
+            let phase = planned.entered.phase;
+            Some((PassEnd::Kept { phase, report }, false))
+        }
+        Outcome::Finalized(report) => {
+            let released = execution
+                .errors()
+                .next()
+                .map_or(Ok(()), |error| Err(error.finalizer_failure()));
+            Some((PassEnd::Released(Some(report), released), true))
+        }
+        Outcome::Desired(_)
+            if execution.is_silent()
+                && !execution.errors().any(|error| error.holds(planned.parent)) =>
+        {
+            Some((superseded(planned.parent, execution), true))
+        }
+        Outcome::Desired(desired) => {
+            let has_written = planned.has_written || !execution.results.is_empty();
+            let end = end_of_desired(pass, planned, desired, execution, throttled, may_continue)?;
+            Some((PassEnd::Applied(Box::new(end)), has_written))
+        }
     }
 }
 
-/// The end of a pass whose failures all say that the cluster has changed: the next pass observes it.
+fn end_of_desired<'a>(
+    pass: &Pass<'_>,
+    planned: &Planned<'_>,
+    desired: &'a Desired,
+    execution: &Execution,
+    throttled: Option<Throttled>,
+    may_continue: bool,
+) -> Option<AppliedPlan<'a>> {
+    let report = &desired.report;
+    let mut ledger = pass.context.ledger.lock();
+    let contention = ledger
+        .repeats(pass.id)
+        .contention(Instant::now().into_std());
+    drop(ledger);
+    let mut applied = AppliedPlan {
+        report,
+        conclusion: plan::conclude(&planned.plan, &execution.effects()),
+        throttled,
+        contention,
+        is_deferred: false,
+    };
+    if !planned.has_written && !execution.comes_back() {
+        return Some(applied);
+    }
+    let is_cached = !pass.registration.is_behind(pass.id);
+    if applied.is_complete() {
+        let mut ledger = pass.context.ledger.lock();
+        if may_continue && is_cached {
+            ledger.defer_events(pass.id, &report.events);
+            return None;
+        }
+        // A report about children that this pass has just made is obsolete a moment later and would cost another write.
+        // Two passes in a row never defer their report.
+        applied.is_deferred = ledger.defer_report(pass.id, &report.events);
+    }
+    if is_cached {
+        // The cache has these writes already, so their watch events trigger nothing.
+        pass.registration
+            .trigger([pass.id.clone()], Cause::ChildChanged);
+    }
+    Some(applied)
+}
+
+/// All failures mean that the cluster has changed, which the next pass observes.
 ///
-/// A parent that is deleted with its namespace gets no further pass. One that has to finalize first, or that stays when
-/// the namespace of a child is deleted, does.
-fn superseded(parent: &Object, execution: &Execution) -> End<'static> {
-    let goes_along = parent.namespace.is_some() && !parent.is_deleting();
-    End::Superseded {
-        again: !goes_along
+/// A parent that disappears with its namespace needs no further pass. One that has to finalize first, or that outlives a
+/// child's namespace, does.
+fn superseded(parent: &Object, execution: &Execution) -> PassEnd<'static> {
+    let is_deleted_with_namespace = parent.namespace.is_some() && !parent.is_deleting();
+    PassEnd::Superseded {
+        again: !is_deleted_with_namespace
             || execution
                 .errors()
                 .any(|error| error.retry() != Retry::Never),
+    }
+}
+
+/// Writes the condition about the reason where the user has to know it. Returns the time of the next pass, or `Continue` if
+/// another round follows.
+pub(super) async fn report_skip(
+    pass: &Pass<'_>,
+    skipped: Box<Skipped>,
+    attempt: &Attempt,
+) -> ControlFlow<Next> {
+    let Skipped { parent, reason } = *skipped;
+    clear_state(pass, &reason);
+    let context = pass.context;
+    let finalizer = context.plugin.finalizer();
+    let releases = match (&*reason, &parent) {
+        (Skip::Released, _) => true,
+        // Only this pass removes it. The condition follows in the next round.
+        (Skip::NotSelected { .. }, Some(parent)) => parent.has_finalizer(&finalizer),
+        _ => false,
+    };
+    let end = match &parent {
+        Some(parent) if releases => {
+            let result = release(context, parent).await;
+            if result.is_ok() && matches!(*reason, Skip::NotSelected { .. }) {
+                return ControlFlow::Continue(());
+            }
+            PassEnd::Released(None, result)
+        }
+        _ => PassEnd::Skipped {
+            reason: &reason,
+            waited: attempt.cache_wait.unwrap_or_default(),
+            now: Instant::now(),
+        },
+    };
+    let result = PassResult::new(&context.plugin, parent.as_ref(), end);
+    let Some(parent) = &parent else {
+        return ControlFlow::Break(result.conclude().next);
+    };
+    let mut target = context.target(parent);
+    let (next, _) = write_status(pass, &mut target, parent, result, false).await;
+    ControlFlow::Break(next)
+}
+
+/// Clears state that no longer applies, and exempts the parent from the rollout analysis.
+fn clear_state(pass: &Pass<'_>, reason: &Skip) {
+    let epoch = &pass.epoch;
+    match reason {
+        Skip::Gone => {
+            rollout::exempt(pass.context, epoch, pass.id);
+            epoch.memory.forget(pass.id);
+            epoch.given_up.forget(pass.id);
+        }
+        // No revision can change this.
+        Skip::CacheFull(_) => rollout::exempt(pass.context, epoch, pass.id),
+        Skip::NotSelected { reads, .. } => {
+            rollout::exempt(pass.context, epoch, pass.id);
+            epoch.memory.forget(pass.id);
+            // The subscriptions to the guest's reads end.
+            pass.registration.commit(pass.id, reads);
+        }
+        _ => {}
+    }
+}
+
+/// Removes the finalizer without the guest.
+async fn release(context: &Context, parent: &Object) -> Result<(), WriteFailure> {
+    let mut target = context.target(parent);
+    let id = parent.id();
+    let writer = &context.shared.writer;
+    match writer.release(&mut target, &context.plugin).await {
+        Ok(written) => {
+            info!("released the parent without its guest");
+            if let Some(written) = written {
+                let verb = Operation::RemoveFinalizer.verb();
+                record_write(context, &id, &id, verb, &written);
+            } else {
+                // The parent is gone, or without the finalizer, and the cache does not show it yet.
+                let version = target.resource_version();
+                context.registration.note_stale(&id, &id, version);
+            }
+            Ok(())
+        }
+        Err(error) => {
+            record_failure(context, &id, &id, Some(target.resource_version()), &error);
+            warn!(error = %error_chain(&error), "failed to release the parent");
+            Err(error.finalizer_failure())
+        }
     }
 }

@@ -1,8 +1,6 @@
-//! The facts that a pass found, and the conclusion from them: the conditions of the parent and its next pass.
+//! The result of a pass: concludes the parent's conditions and the next pass from what the steps did.
 //!
-//! Pure: only [`Findings::conclude`] makes the condition `Synced` of a pass and the time of the next one.
-
-mod status;
+//! Pure: only [`PassResult::conclude`] makes the condition `Synced` and the next pass.
 
 use std::time::Duration;
 
@@ -14,279 +12,296 @@ use innkeeper_plan::{self as plan, Contention, ParentProgress, WriteFailure};
 use innkeeper_policy::NotSelected;
 use tokio::time::Instant;
 
+use super::skip::{Skip, describe, is_unclaimed};
 use crate::{
-    limits::exceeded::Bound,
-    limits::throttled::HeldBack,
+    limits::{exceeded::LimitExceeded, throttled::Throttled},
     next::Next,
-    pass::skip::{Stop, is_unclaimed, named},
 };
 
-pub(crate) use status::StatusFinding;
-
-/// The shortest requeue that a guest may ask for. Chosen: too short to notice, and far above the time of a pass.
+/// The shortest requeue that a guest may ask for: nobody notices it, and a pass takes much less.
 const REQUEUE_MIN: Duration = Duration::from_millis(100);
 
-/// The time that a pass may wait for the cache before its parent gets a condition about it: a host that starts lists
-/// most clusters in less.
-const WAITING_SAID_AFTER: Duration = Duration::from_secs(10);
+/// The wait for the cache after which a parent gets a condition: a host that starts lists most clusters in less.
+const WAIT_REPORTED_AFTER: Duration = Duration::from_secs(10);
 
-/// The time between two passes that wait for the cache, in case the trigger gets lost. Chosen, not measured.
-const WAITING_RECHECK: Duration = Duration::from_secs(30);
+/// The time between two passes that wait for the cache, in case the trigger gets lost.
+const WAIT_RECHECK: Duration = Duration::from_secs(30);
 
-/// The longest deferral of a report to the next pass, which the watch triggers; a timer triggers it then.
-/// Chosen: a watch lags by less.
+/// The longest time until a deferred report, usually triggered earlier by the watch, which lags by less.
 const REPORT_DEFERRED_MAX: Duration = Duration::from_secs(1);
 
-/// The facts of one pass.
-pub(crate) struct Findings<'a> {
+/// The result of one pass.
+pub(crate) struct PassResult<'a> {
     plugin: &'a PluginName,
-    /// The parent as observed; none if it is gone, or if no condition of it may state the facts.
+    /// The parent as observed; `None` if it is gone, or if it may get no condition.
     parent: Option<&'a Object>,
-    end: End<'a>,
-    /// The results of status writes that failed or had to wait, in their order.
-    status: Vec<StatusFinding>,
+    end: PassEnd<'a>,
+    /// The status writes that failed or had to wait, in their order.
+    status_writes: Vec<StatusWriteResult>,
 }
 
 /// The end of the steps before the report.
-pub(crate) enum End<'a> {
-    /// A step stopped the pass.
-    Stopped {
-        reason: &'a Stop,
+pub(crate) enum PassEnd<'a> {
+    /// A step skipped the rest of the pass.
+    Skipped {
+        reason: &'a Skip,
         /// The time that earlier passes have waited for the cache.
-        parked: Duration,
+        waited: Duration,
         now: Instant,
     },
-    /// The finalizer was removed, or the write failed; with the report of the guest if it has finalized the parent.
+    /// The finalizer was removed, or the write failed; with the guest's report if it has finalized the parent.
     Released(Option<&'a Report>, Result<(), WriteFailure>),
     /// The guest leaves the children as they are.
     Kept { phase: Phase, report: &'a Report },
-    /// The guest has finalized the parent; the status goes first, because the parent is gone without its finalizer.
+    /// The guest has finalized the parent. The status goes first, because the parent goes with the finalizer.
     Finalizing {
         report: &'a Report,
-        /// The present condition about a finalizer that could not be removed in an earlier pass.
+        /// The condition about a finalizer that an earlier pass could not remove.
         refused: Option<Condition>,
     },
-    /// The plan was not tried to its end, because the host failed to prepare a write.
+    /// The host failed to prepare a write, so it did not try all operations.
     NotApplied { report: &'a Report, error: String },
-    /// All failures say that the cluster has changed since the observation.
+    /// All failures mean that the cluster has changed since the observation.
     Superseded {
         /// True if some operation is worth another attempt.
         again: bool,
     },
-    /// The plan was applied, as far as that was possible.
-    Applied(Box<Applied<'a>>),
+    /// The plan was applied, as far as possible.
+    Applied(Box<AppliedPlan<'a>>),
 }
 
-/// The findings about a plan that was applied.
-pub(crate) struct Applied<'a> {
-    pub(crate) report: &'a Report,
-    pub(crate) conclusion: plan::Conclusion,
-    pub(crate) held_back: Option<HeldBack>,
-    /// The writes that others undo again and again.
-    pub(crate) contention: Option<Contention>,
-    /// True if the report is deferred to the next pass, which the watch of the written children triggers.
-    pub(crate) is_deferred: bool,
+/// The results of an applied plan.
+pub(crate) struct AppliedPlan<'a> {
+    pub(super) report: &'a Report,
+    pub(super) conclusion: plan::Conclusion,
+    pub(super) throttled: Option<Throttled>,
+    /// The writes that other clients undo again and again.
+    pub(super) contention: Option<Contention>,
+    /// True if the report waits for the next pass, which the written children trigger.
+    pub(super) is_deferred: bool,
 }
 
-impl Applied<'_> {
+impl AppliedPlan<'_> {
     /// Returns true if no operation failed or has to wait.
-    pub(crate) const fn is_complete(&self) -> bool {
-        self.conclusion.retry.is_none() && self.held_back.is_none() && self.contention.is_none()
+    pub(super) const fn is_complete(&self) -> bool {
+        self.conclusion.retry.is_none() && self.throttled.is_none() && self.contention.is_none()
     }
 }
 
-/// The conclusion from the findings of a pass.
+/// A status write that failed or had to wait.
+pub(crate) enum StatusWriteResult {
+    /// The parent's rate limit holds the status back.
+    Throttled(Throttled),
+    /// Other clients overwrite the status again and again, so it waits for this time.
+    Contested(Duration),
+    /// The API server rejected the guest's part.
+    Rejected(WriteFailure),
+    Failed(Retry),
+    /// The API server refuses the host's conditions too.
+    Refused,
+}
+
+/// The status and the next pass that follow from a result.
 #[derive(Debug)]
 pub(crate) struct Conclusion<'a> {
-    /// The status to write; none: the parent keeps its status.
-    pub(crate) status: Option<Status<'a>>,
-    pub(crate) next: Next,
+    /// The status to write; `None` leaves the parent's status as it is.
+    pub(super) status: Option<Status<'a>>,
+    pub(super) next: Next,
 }
 
 /// A status with the host's conditions.
 #[derive(Debug)]
 pub(crate) struct Status<'a> {
-    /// The guest's part; none: it stays as it is.
-    pub(crate) report: Option<&'a Report>,
-    pub(crate) synced: Condition,
-    /// The host's condition `Ready`; none: it stays as it is.
-    pub(crate) ready: Option<Condition>,
+    /// The guest's part; `None` leaves it as it is.
+    pub(super) report: Option<&'a Report>,
+    pub(super) synced: Condition,
+    /// The host's condition `Ready`; `None` leaves it as it is.
+    pub(super) ready: Option<Condition>,
 }
 
-impl<'a> Findings<'a> {
-    pub(crate) const fn of(
+impl<'a> PassResult<'a> {
+    pub(super) const fn new(
         plugin: &'a PluginName,
         parent: Option<&'a Object>,
-        end: End<'a>,
+        end: PassEnd<'a>,
     ) -> Self {
         Self {
             plugin,
             parent,
             end,
-            status: Vec::new(),
+            status_writes: Vec::new(),
         }
     }
 
-    /// Adds the result of a status write.
-    pub(crate) fn add(&mut self, finding: StatusFinding) {
-        self.status.push(finding);
+    /// Adds a status write that failed or had to wait.
+    pub(super) fn add(&mut self, write: StatusWriteResult) {
+        self.status_writes.push(write);
+    }
+
+    /// Returns the last status write that failed or had to wait.
+    pub(super) fn last_status_write(&self) -> Option<&StatusWriteResult> {
+        self.status_writes.last()
     }
 
     /// Returns true if operations wait, so that the next pass is not like this one.
-    pub(crate) const fn waits(&self) -> bool {
+    pub(super) const fn has_waiting_operations(&self) -> bool {
         match &self.end {
-            End::Applied(applied) => applied.held_back.is_some() || applied.contention.is_some(),
+            PassEnd::Applied(applied) => {
+                applied.throttled.is_some() || applied.contention.is_some()
+            }
             _ => false,
         }
     }
 
-    /// Returns the events of the guest.
-    pub(crate) fn events(&self) -> &'a [Event] {
+    /// Returns the guest's events.
+    pub(super) fn events(&self) -> &'a [Event] {
         match &self.end {
-            End::Kept { report, .. }
-            | End::Finalizing { report, .. }
-            | End::NotApplied { report, .. } => &report.events,
-            End::Applied(applied) => &applied.report.events,
-            End::Stopped {
-                reason: Stop::Fault { fault, .. },
+            PassEnd::Kept { report, .. }
+            | PassEnd::Finalizing { report, .. }
+            | PassEnd::NotApplied { report, .. } => &report.events,
+            PassEnd::Applied(applied) => &applied.report.events,
+            PassEnd::Skipped {
+                reason: Skip::Fault { fault, .. },
                 ..
             } => fault.report.as_ref().map_or(&[], |report| &report.events),
-            End::Stopped { .. } | End::Released(..) | End::Superseded { .. } => &[],
+            PassEnd::Skipped { .. } | PassEnd::Released(..) | PassEnd::Superseded { .. } => &[],
         }
     }
 
-    /// Draws the conclusion from all findings so far.
-    pub(crate) fn conclude(&self) -> Conclusion<'a> {
+    /// Draws the conclusion from the steps and the status writes so far.
+    pub(super) fn conclude(&self) -> Conclusion<'a> {
         let first = match &self.end {
-            End::Stopped {
+            PassEnd::Skipped {
                 reason,
-                parked,
+                waited,
                 now,
-            } => self.stopped(reason, *parked, *now),
-            End::Released(_, Ok(())) => Conclusion::silent(Next::Settled),
-            End::Released(report, Err(failure)) => {
+            } => self.skipped(reason, *waited, *now),
+            PassEnd::Released(_, Ok(())) => Conclusion::silent(Next::Settled),
+            PassEnd::Released(report, Err(failure)) => {
                 let next = after_failure(failure.retry, Next::Backoff);
                 if failure.reason == reason::FINALIZER_REFUSED {
                     let synced = not_synced(failure.reason, failure.message.as_str());
                     match report {
-                        // With the field manager of the status that was written before the attempt.
-                        Some(report) => Conclusion::of_report(report, synced, next),
-                        None => Conclusion::of_host(synced, next),
+                        // With the same field manager as the status before the attempt.
+                        Some(report) => Conclusion::for_report(report, synced, next),
+                        None => Conclusion::for_host(synced, next),
                     }
                 } else {
                     Conclusion::silent(next)
                 }
             }
-            End::Kept { phase, report } => {
+            PassEnd::Kept { phase, report } => {
                 let next = match (phase, requested(report)) {
-                    // A parent that keeps its finalizer without a date has another pass.
+                    // The guest keeps the finalizer without naming a time, so the host retries.
                     (Phase::Finalize, Next::Settled) => Next::Backoff,
                     (_, next) => next,
                 };
-                Conclusion::of_report(report, applied(), next)
+                Conclusion::for_report(report, applied(), next)
             }
-            End::Finalizing { report, refused } => {
+            PassEnd::Finalizing { report, refused } => {
                 let (synced, next) = match refused {
                     Some(synced) => (synced.clone(), Next::Backoff),
                     None => (applied(), Next::Settled),
                 };
-                Conclusion::of_report(report, synced, next)
+                Conclusion::for_report(report, synced, next)
             }
-            End::NotApplied { report, error } => {
+            PassEnd::NotApplied { report, error } => {
                 let synced = not_synced(reason::APPLY_FAILED, error.as_str());
-                Conclusion::of_report(report, synced, Next::Backoff)
+                Conclusion::for_report(report, synced, Next::Backoff)
             }
-            End::Superseded { again: true } => Conclusion::silent(Next::Backoff),
-            End::Superseded { again: false } => Conclusion::silent(Next::UntilChanged),
-            End::Applied(applied) => after_apply(applied),
+            PassEnd::Superseded { again: true } => Conclusion::silent(Next::Backoff),
+            PassEnd::Superseded { again: false } => Conclusion::silent(Next::UntilChanged),
+            PassEnd::Applied(applied) => after_apply(applied),
         };
-        let status = self.status.iter();
-        status.fold(first, |conclusion, finding| {
-            self.after_status(conclusion, finding)
+        self.status_writes.iter().fold(first, |conclusion, write| {
+            self.after_status(conclusion, write)
         })
     }
 
-    fn stopped(&self, stop: &'a Stop, parked: Duration, now: Instant) -> Conclusion<'a> {
-        match stop {
-            Stop::Gone => Conclusion::silent(Next::Forget),
-            Stop::Behind { until } => {
-                Conclusion::silent(Next::Again(until.saturating_duration_since(now)))
+    fn skipped(&self, skip: &'a Skip, waited: Duration, now: Instant) -> Conclusion<'a> {
+        match skip {
+            Skip::Gone => Conclusion::silent(Next::Forget),
+            Skip::AwaitOwnWrites { until } => {
+                Conclusion::silent(Next::AwaitOwnWrites(until.saturating_duration_since(now)))
             }
-            Stop::NotCached(waiting) => {
+            Skip::NotCached(waiting) => {
                 let since = waiting.iter().map(|waiting| waiting.since).min();
-                let waited =
+                let missing_for =
                     since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
-                self.waiting(&named(waiting), waited.max(parked), true)
+                self.awaiting_cache(&describe(waiting), missing_for.max(waited), true)
             }
-            Stop::CacheFull(full) => {
-                let bound = Bound::cache(self.plugin, full);
+            Skip::CacheFull(full) => {
+                let exceeded = LimitExceeded::cache(self.plugin, full);
                 let message = format!(
-                    "the children stay as they are, because {}",
-                    bound.sentence()
+                    "the children stay unchanged, because {}",
+                    exceeded.sentence()
                 );
                 // A namespace that shrinks triggers nobody.
-                let next = Next::Parked(WAITING_RECHECK);
-                Conclusion::of_host(not_synced(bound.reason, message), next)
+                let next = Next::AwaitCache(WAIT_RECHECK);
+                Conclusion::for_host(not_synced(exceeded.reason, message), next)
             }
-            Stop::NamespacesNotCached(kind) => {
+            Skip::NamespacesNotCached(kind) => {
                 let what = format!(
-                    "{kind}, whose labels spec.parents.namespaceSelector selects; the host needs get, list and watch of namespaces (the chart has the role)"
+                    "{kind}, whose labels spec.parents.namespaceSelector selects; the host needs get, list and watch on namespaces (the chart has the role)"
                 );
                 let is_unclaimed = self
                     .parent
                     .is_some_and(|parent| is_unclaimed(self.plugin, parent));
-                self.waiting(&what, parked, is_unclaimed)
+                self.awaiting_cache(&what, waited, is_unclaimed)
             }
-            Stop::ReadNotCached(kind) => self.waiting(&kind.to_string(), parked, true),
-            Stop::Ignored | Stop::Released | Stop::NamespaceNotSeen => {
+            Skip::ReadNotCached(kind) => self.awaiting_cache(&kind.to_string(), waited, true),
+            Skip::Ignored | Skip::Released | Skip::NamespaceNotSeen => {
                 Conclusion::silent(Next::UntilChanged)
             }
-            Stop::Paused => Conclusion::of_host(paused(), Next::UntilChanged),
-            Stop::NotSelected { why, .. } => self.not_selected(*why),
-            Stop::HashKeyMissing => Conclusion::of_host(hash_key_missing(), Next::Backoff),
-            Stop::Unchanged(next) | Stop::NotReported(next) => Conclusion::silent(next.clone()),
-            Stop::GivenUp(synced) => Conclusion::of_host(synced.clone(), Next::UntilChanged),
-            Stop::NotCalled => Conclusion::silent(Next::Backoff),
-            Stop::Fault { fault, phase } => {
+            Skip::Paused => Conclusion::for_host(paused(), Next::UntilChanged),
+            Skip::NotSelected { why, .. } => self.not_selected(*why),
+            Skip::HashKeyMissing => Conclusion::for_host(hash_key_missing(), Next::Backoff),
+            Skip::Unchanged(next) | Skip::NotReported(next) => Conclusion::silent(next.clone()),
+            Skip::GivenUp(synced) => Conclusion::for_host(synced.clone(), Next::UntilChanged),
+            Skip::NotCalled => Conclusion::silent(Next::Backoff),
+            Skip::Fault { fault, phase } => {
                 let next = match (fault.kind, phase) {
                     (FaultKind::Retry, _) | (_, Phase::Finalize) => Next::Backoff,
                     (FaultKind::Invalid | FaultKind::Fatal, Phase::Reconcile) => Next::UntilChanged,
                 };
                 let synced = plan::fault_condition(fault);
                 match &fault.report {
-                    Some(report) => Conclusion::of_report(report, synced, next),
-                    None => Conclusion::of_host(synced, next),
+                    Some(report) => Conclusion::for_report(report, synced, next),
+                    None => Conclusion::for_host(synced, next),
                 }
             }
-            Stop::Refused { reason, message } => {
-                Conclusion::of_host(not_synced(reason, message.as_str()), Next::Backoff)
+            Skip::Refused { reason, message } => {
+                Conclusion::for_host(not_synced(reason, message.as_str()), Next::Backoff)
             }
         }
     }
 
-    /// A pass that waits for the cache: a condition states it after some time, if it may.
-    fn waiting(&self, what: &str, waited: Duration, may_be_told: bool) -> Conclusion<'a> {
-        if waited < WAITING_SAID_AFTER {
-            return Conclusion::silent(Next::Parked(WAITING_SAID_AFTER.saturating_sub(waited)));
+    /// A pass that waits for the cache: after some time the parent gets a condition, if it may.
+    fn awaiting_cache(&self, what: &str, waited: Duration, may_state: bool) -> Conclusion<'a> {
+        if waited < WAIT_REPORTED_AFTER {
+            return Conclusion::silent(Next::AwaitCache(
+                WAIT_REPORTED_AFTER.saturating_sub(waited),
+            ));
         }
-        let next = Next::Parked(WAITING_RECHECK);
-        if self.parent.is_none() || !may_be_told {
+        let next = Next::AwaitCache(WAIT_RECHECK);
+        if self.parent.is_none() || !may_state {
             return Conclusion::silent(next);
         }
-        let message = format!("waiting until the cluster has been read: {what}");
+        let message = format!("waiting for the cache: {what}");
         let synced = plan::synced(ConditionStatus::Unknown, reason::WAITING_FOR_CACHE, message);
-        Conclusion::of_host(synced, next)
+        Conclusion::for_host(synced, next)
     }
 
-    /// A parent that has left the selection keeps its children. One that was never selected is not touched: its
-    /// conditions may belong to another host.
+    /// A parent that is no longer selected keeps its children. One that never was is not touched, because the conditions
+    /// may belong to another host.
     fn not_selected(&self, why: NotSelected) -> Conclusion<'a> {
         let parent = self.parent;
         let Some(parent) = parent.filter(|parent| plan::has_host_condition(self.plugin, parent))
         else {
             return Conclusion::silent(Next::UntilChanged);
         };
-        let (field, plugin) = (why.field(), self.plugin);
+        let field = why.field();
+        let plugin = self.plugin;
         let namespace = parent.namespace.as_deref().unwrap_or_default();
         let (cause, remedy) = match why {
             NotSelected::ByItsLabels => (
@@ -305,7 +320,7 @@ impl<'a> Findings<'a> {
             ),
         };
         let message = format!(
-            "{field} of Plugin {plugin} {cause}: the host no longer reconciles the object, and its children stay as they are; {remedy} to resume"
+            "{field} of Plugin {plugin} {cause}: the host no longer reconciles the object, and the children stay unchanged; {remedy} to resume"
         );
         let synced = plan::synced(ConditionStatus::Unknown, reason::NOT_SELECTED, message);
         let ready = Condition {
@@ -314,20 +329,66 @@ impl<'a> Findings<'a> {
             reason: reason::NOT_SELECTED.to_owned(),
             message: "the host no longer observes the children".to_owned(),
         };
-        let mut conclusion = Conclusion::of_host(synced, Next::UntilChanged);
-        // A paused parent keeps its last `Ready`, because it resumes. Here the last one would be taken for the present
-        // state, also if the guest stated it.
+        let mut conclusion = Conclusion::for_host(synced, Next::UntilChanged);
+        // A paused parent keeps the last `Ready`, because it resumes. Here users would take the last one for the current
+        // state.
         if let Some(status) = &mut conclusion.status {
             status.ready = Some(ready);
         }
         conclusion
     }
+
+    /// Changes a conclusion by a status write that failed or had to wait.
+    fn after_status(&self, before: Conclusion<'a>, write: &StatusWriteResult) -> Conclusion<'a> {
+        let Conclusion { status, next } = before;
+        let host_only = |synced: Condition| {
+            status.as_ref().map(|status| Status {
+                report: None,
+                synced,
+                // The guest's `Ready` is part of the report, which is left out.
+                ready: match (status.report, &status.ready) {
+                    (_, Some(ready)) if plan::outranks_guest(ready) => status.ready.clone(),
+                    (Some(report), _) if report.states_ready() => None,
+                    _ => status.ready.clone(),
+                },
+            })
+        };
+        match write {
+            StatusWriteResult::Throttled(throttled) => {
+                let states_it = |parent| plan::gives(parent, reason::THROTTLED);
+                let is_throttled = |status: &Status<'_>| status.synced.reason == reason::THROTTLED;
+                Conclusion {
+                    // Once only: a condition that changes with every pass triggers the next one.
+                    status: match &status {
+                        _ if self.parent.is_some_and(states_it) => None,
+                        Some(status) if is_throttled(status) => host_only(status.synced.clone()),
+                        _ => host_only(throttled.synced()),
+                    },
+                    next: next.again_after(throttled.wait),
+                }
+            }
+            StatusWriteResult::Contested(wait) => Conclusion::silent(match next {
+                Next::UntilChanged => Next::RequeueAfter(*wait),
+                next => next.within(*wait),
+            }),
+            // Another field manager writes the host's conditions, so they can still state the reason.
+            StatusWriteResult::Rejected(failure) => Conclusion {
+                status: host_only(not_synced(
+                    reason::STATUS_REJECTED,
+                    failure.message.as_str(),
+                )),
+                next: after_failure(failure.retry, next),
+            },
+            StatusWriteResult::Failed(retry) => Conclusion::silent(after_failure(*retry, next)),
+            // A changed definition or policy triggers no pass.
+            StatusWriteResult::Refused => Conclusion::silent(after_failure(Retry::Backoff, next)),
+        }
+    }
 }
 
 impl<'a> Conclusion<'a> {
-    /// Returns the Event about a parent that nobody may take for one that is cared for, because its conditions are read by
-    /// few after its deletion.
-    pub(crate) fn event(&self) -> Option<Event> {
+    /// Returns the Event about a refused finalizer, because few users read the conditions of a deleted parent.
+    pub(super) fn event(&self) -> Option<Event> {
         let synced = &self.status.as_ref()?.synced;
         (synced.reason == reason::FINALIZER_REFUSED && synced.status == ConditionStatus::False)
             .then(|| Event {
@@ -337,8 +398,8 @@ impl<'a> Conclusion<'a> {
             })
     }
 
-    /// Returns the outlook of the parent. One that only waits, as for a rate limit, is not failed.
-    pub(crate) fn outlook(&self) -> ParentProgress {
+    /// Returns the parent's outlook. Waiting, as for a rate limit, is no failure.
+    pub(super) fn outlook(&self) -> Outlook {
         let synced = self.status.as_ref().map(|status| status.synced.status);
         match (synced, &self.next) {
             (Some(ConditionStatus::False), Next::UntilChanged) => ParentProgress::Stalled,
@@ -355,7 +416,7 @@ impl<'a> Conclusion<'a> {
     }
 
     /// Leaves the guest's part and `Ready` as they are.
-    const fn of_host(synced: Condition, next: Next) -> Self {
+    const fn for_host(synced: Condition, next: Next) -> Self {
         Self {
             status: Some(Status {
                 report: None,
@@ -367,7 +428,7 @@ impl<'a> Conclusion<'a> {
     }
 
     /// Leaves `Ready` as it is, unless the guest states it.
-    const fn of_report(report: &'a Report, synced: Condition, next: Next) -> Self {
+    const fn for_report(report: &'a Report, synced: Condition, next: Next) -> Self {
         Self {
             status: Some(Status {
                 report: Some(report),
@@ -379,12 +440,12 @@ impl<'a> Conclusion<'a> {
     }
 }
 
-/// Merges the failures of the plan, the rate limit, the contested writes and the request of the guest.
-fn after_apply<'a>(applied: &Applied<'a>) -> Conclusion<'a> {
-    let Applied {
+/// Merges failures, limits, contested writes and the guest's requeue.
+fn after_apply<'a>(applied: &AppliedPlan<'a>) -> Conclusion<'a> {
+    let AppliedPlan {
         report,
         conclusion,
-        held_back,
+        throttled,
         contention,
         is_deferred,
     } = applied;
@@ -393,11 +454,11 @@ fn after_apply<'a>(applied: &Applied<'a>) -> Conclusion<'a> {
         return Conclusion::silent(requested.within(REPORT_DEFERRED_MAX));
     }
     let waits = [
-        held_back.as_ref().map(|held| held.wait),
+        throttled.as_ref().map(|throttled| throttled.wait),
         contention.as_ref().map(|contention| contention.wait),
     ];
     let wait = waits.into_iter().flatten().min();
-    let (synced, next) = match (conclusion.retry, held_back, contention) {
+    let (synced, next) = match (conclusion.retry, throttled, contention) {
         (Some(retry), _, _) => {
             let next = after_failure(retry, requested);
             // A failure that only a change can repair must not keep the operations that wait.
@@ -407,7 +468,7 @@ fn after_apply<'a>(applied: &Applied<'a>) -> Conclusion<'a> {
             };
             (conclusion.synced.clone(), next)
         }
-        (None, Some(held), _) => (held.synced(), Next::RequeueAfter(held.wait)),
+        (None, Some(throttled), _) => (throttled.synced(), Next::RequeueAfter(throttled.wait)),
         (None, None, Some(contention)) => (contention.synced(), requested.within(contention.wait)),
         (None, None, None) => (conclusion.synced.clone(), requested),
     };
@@ -428,7 +489,7 @@ fn requested(report: &Report) -> Next {
     })
 }
 
-/// Merges the retry of a failed write into the next pass.
+/// Merges a failed write's retry into the next pass.
 fn after_failure(retry: Retry, next: Next) -> Next {
     match (retry, next) {
         (Retry::At(least), _) => Next::BackoffAtLeast(least),
@@ -447,15 +508,14 @@ fn applied() -> Condition {
 }
 
 fn paused() -> Condition {
-    let message =
-        format!("the annotation {ANNOTATION_PAUSED} stops all passes; remove it to resume");
+    let message = format!("paused by the annotation {ANNOTATION_PAUSED}; remove it to resume");
     plan::synced(ConditionStatus::Unknown, reason::PAUSED, message)
 }
 
 fn hash_key_missing() -> Condition {
     not_synced(
         reason::HASH_KEY_MISSING,
-        "the Secret with the cluster's hash key is missing: restore it; a new key would change every hash, see the host's log",
+        "the Secret with the cluster's hash key is missing; restore it, because a new key would change every hash (see the host's log)",
     )
 }
 

@@ -1,25 +1,21 @@
-//! The selection of parents by their labels and those of their namespaces.
+//! Selects parents by their labels and their namespaces' labels.
 //!
-//! Every pass decides it again, so no state about it can be out of date. The parent is subscribed to the namespace, as
-//! to the reads of its guest.
+//! Every pass decides again, so no state can be out of date. The parent is subscribed to the namespace, as to the guest's
+//! reads.
 
 use innkeeper_cluster::{Recording, Registration, labels};
-use innkeeper_model::{Answer, Gvk, Object, ObjectRef, PluginName, ReadFailure, ReadKey};
+use innkeeper_model::{Answer, Gvk, Object, ObjectRef, ReadFailure, ReadKey};
 use innkeeper_policy::NotSelected;
 
-use crate::{
-    pass::skip::is_unclaimed,
-    revision::{Serving, namespace_kind},
-};
+use super::{context::Pass, skip::is_unclaimed};
+use crate::revision::{Revision, namespace_kind};
 
-/// The result of the selection of a parent.
+/// The plugin's choice for a parent.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Choice {
-    /// The plugin selects the parent.
+pub(super) enum Choice {
     Selected,
-    /// The plugin does not select it.
     NotSelected(NotSelected),
-    /// Its namespace has not been seen yet; a trigger follows when it is.
+    /// The cache does not show the parent's namespace yet; a trigger follows when it does.
     NotSeen,
     /// This kind is not cached; a trigger follows when it is.
     NotCached(Gvk),
@@ -27,24 +23,24 @@ pub(crate) enum Choice {
 
 /// Returns true if the plugin may serve parents in this namespace, or without one.
 pub(crate) fn is_allowed(
-    serving: &Serving,
+    revision: &Revision,
     host_namespaces: &[String],
     namespace: Option<&str>,
 ) -> bool {
-    namespace.is_none_or(|name| serving.grants.allows_namespace(name, host_namespaces))
+    namespace.is_none_or(|name| revision.grants.allows_namespace(name, host_namespaces))
 }
 
-/// Returns true if the plugin selects a parent, none while that is unknown; subscribes to nothing.
+/// Returns true if the plugin selects a parent, `None` while that is unknown; subscribes to nothing.
 pub(crate) fn selects(
-    serving: &Serving,
+    revision: &Revision,
     host_namespaces: &[String],
     registration: &Registration,
     parent: &Object,
 ) -> Option<bool> {
-    if !is_allowed(serving, host_namespaces, parent.namespace.as_deref()) {
+    if !is_allowed(revision, host_namespaces, parent.namespace.as_deref()) {
         return Some(false);
     }
-    let selection = &serving.selection;
+    let selection = &revision.selection;
     if selection.is_all() {
         return Some(true);
     }
@@ -64,35 +60,32 @@ pub(crate) fn selects(
 }
 
 /// Decides if the plugin selects a parent, and subscribes the parent to the namespace that this depends on.
-pub(crate) fn choose(
-    serving: &Serving,
-    host_namespaces: &[String],
-    registration: &Registration,
-    parent: &Object,
-) -> (Choice, Recording) {
-    if !is_allowed(serving, host_namespaces, parent.namespace.as_deref()) {
-        let why = NotSelected::InSystemNamespace;
-        return (Choice::NotSelected(why), Recording::default());
+pub(super) fn choose(pass: &Pass<'_>, parent: &Object) -> (Choice, Recording) {
+    let revision = &pass.epoch.revision;
+    let host_namespaces = &pass.context.shared.host_namespaces;
+    let unread = |choice| (choice, Recording::default());
+    if !is_allowed(revision, host_namespaces, parent.namespace.as_deref()) {
+        return unread(Choice::NotSelected(NotSelected::InSystemNamespace));
     }
-    let selection = &serving.selection;
+    let selection = &revision.selection;
     if selection.is_all() {
-        return (Choice::Selected, Recording::default());
+        return unread(Choice::Selected);
     }
     let own = labels(&parent.json);
     if let Err(why) = selection.select(&own, None) {
-        return (Choice::NotSelected(why), Recording::default());
+        return unread(Choice::NotSelected(why));
     }
     let namespace = parent.namespace.as_ref();
     let Some(name) = namespace.filter(|_| selection.asks_for_namespaces()) else {
-        return (Choice::Selected, Recording::default());
+        return unread(Choice::Selected);
     };
     let reference = ObjectRef {
         kind: namespace_kind(),
         namespace: None,
         name: name.clone(),
     };
-    let mut reads = registration.reads(parent, &serving.own_reads);
-    let choice = match reads.read(&ReadKey::Get(reference)) {
+    let mut reads = pass.registration.reads(parent, &revision.own_reads);
+    let choice = match reads.ask(&ReadKey::Get(reference)) {
         Answer::Object(Some(namespace)) => {
             match selection.select(&own, Some(&labels(&namespace))) {
                 Ok(()) => Choice::Selected,
@@ -102,7 +95,7 @@ pub(crate) fn choose(
         Answer::Failed(ReadFailure::NotSynced(kind) | ReadFailure::NotServed(kind)) => {
             Choice::NotCached(kind)
         }
-        // The event of a namespace may come after those of the objects in it.
+        // A namespace's event may come after its objects' events.
         Answer::Object(None) | Answer::List(_) | Answer::Offset(_) | Answer::Failed(_) => {
             Choice::NotSeen
         }
@@ -110,19 +103,13 @@ pub(crate) fn choose(
     (choice, reads.into_recording())
 }
 
-/// Returns true if a condition of a parent may state the kinds that its passes wait for.
+/// Returns true if a condition may state the kinds that the parent's passes wait for.
 ///
 /// The parent may belong to another host, which has other plugins and selections.
-pub(crate) fn may_be_told(
-    plugin: &PluginName,
-    serving: &Serving,
-    host_namespaces: &[String],
-    registration: &Registration,
-    parent: &Object,
-) -> bool {
-    match choose(serving, host_namespaces, registration, parent).0 {
+pub(super) fn may_state_wait(pass: &Pass<'_>, parent: &Object) -> bool {
+    match choose(pass, parent).0 {
         Choice::Selected => true,
         Choice::NotSelected(_) | Choice::NotSeen => false,
-        Choice::NotCached(_) => is_unclaimed(plugin, parent),
+        Choice::NotCached(_) => is_unclaimed(&pass.context.plugin, parent),
     }
 }

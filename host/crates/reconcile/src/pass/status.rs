@@ -1,4 +1,4 @@
-//! Status: the writes of a parent's status, and the Events about it.
+//! Status: writes a parent's status and the events about it.
 
 use std::time::Duration;
 
@@ -11,57 +11,52 @@ use innkeeper_plan::{self as plan, Contention, StatusWrite};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use crate::{
-    limits::throttled::HeldBack,
-    next::Next,
-    pass::context::Context,
-    pass::result::{Conclusion, Findings, Status, StatusFinding},
-    pass::trace::Trace,
+use super::{
+    contested::{self, explain_status, record_status},
+    context::Pass,
+    result::{PassResult, Status, StatusWriteResult},
+    throttle::permit_status,
+    writes::{record_failure, record_write},
 };
+use crate::{limits::throttled::Throttled, next::Next};
 
-/// The reason of the Event about a status that the host may not write.
+/// The Event reason for a status that the host has no permission to write.
 const STATUS_FORBIDDEN: &str = "StatusForbidden";
 
-/// The reason of the Event about a status that admission or the definition of the parent refuses.
+/// The Event reason for a status that admission or the parent's definition refuses.
 const STATUS_DENIED: &str = "StatusDenied";
 
-/// The end of a pass.
-pub(super) struct Reported {
-    pub(super) next: Next,
-    pub(super) wrote: Wrote,
-    /// True if the API server refused a status as a whole.
-    pub(super) refused: bool,
-}
-
-/// The writes of a pass, with those that it tried or had to wait with.
+/// The writes of a pass, or the attempts.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wrote {
-    Nothing,
+pub(super) enum Writes {
+    None,
     /// Only a status, which the API server accepted as a whole.
     Status,
     More,
+    /// The API server refused even the host's conditions.
+    Refused,
 }
 
-/// Writes the status and the events that follow from the findings; `fresh` says that the pass changed something before.
-pub(super) async fn write(
-    context: &Context,
+/// Writes the status and the events for a result, and returns the time of the next pass. `has_written` is true if the pass
+/// changed something before.
+pub(super) async fn write_status(
+    pass: &Pass<'_>,
     target: &mut Target,
     parent: &Object,
-    mut findings: Findings<'_>,
-    fresh: bool,
-    trace: &Trace<'_>,
-) -> Reported {
-    let conclusion = findings.conclude();
-    let before = if fresh { Wrote::More } else { Wrote::Nothing };
+    mut result: PassResult<'_>,
+    has_written: bool,
+) -> (Next, Writes) {
+    let conclusion = result.conclude();
+    let before = if has_written {
+        Writes::More
+    } else {
+        Writes::None
+    };
     let Some(first) = &conclusion.status else {
-        return Reported {
-            next: conclusion.next,
-            wrote: before,
-            refused: false,
-        };
+        return (conclusion.next, before);
     };
     if let Some(event) = conclusion.event() {
-        record_event(context, parent, &event, true, trace);
+        record_event(pass, parent, &event, true);
     }
     let synced = &first.synced;
     if synced.status != ConditionStatus::True {
@@ -71,120 +66,93 @@ pub(super) async fn write(
             "not synced"
         );
     }
-    let (conclusion, tries) =
-        write_due(context, target, parent, (&mut findings, conclusion), trace).await;
-    if tries.failure == StatusFailure::None {
-        let fresh = fresh || tries.written;
-        record_events(context, parent, findings.events(), fresh, trace);
+    let is_status_written = write_due(pass, target, parent, &mut result).await;
+    let last = result.last_status_write();
+    if !matches!(
+        last,
+        Some(StatusWriteResult::Failed(_) | StatusWriteResult::Refused)
+    ) {
+        let is_fresh = has_written || is_status_written;
+        record_events(pass, parent, result.events(), is_fresh);
     }
-    let wrote = match tries {
-        Tries {
-            incomplete: true, ..
-        } => Wrote::More,
-        Tries { written: true, .. } if !fresh => Wrote::Status,
-        _ => before,
+    let writes = match last {
+        Some(StatusWriteResult::Refused) => Writes::Refused,
+        Some(_) => Writes::More,
+        None if is_status_written && !has_written => Writes::Status,
+        None => before,
     };
-    Reported {
-        next: conclusion.next,
-        wrote,
-        refused: tries.failure == StatusFailure::Refused,
-    }
+    (result.conclude().next, writes)
 }
 
-/// The results of the tries to write a status.
-#[derive(Default)]
-struct Tries {
-    /// A status was written, at least the host's conditions.
-    written: bool,
-    /// A try had to wait or failed.
-    incomplete: bool,
-    failure: StatusFailure,
-}
-
-/// The failure of the last try.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum StatusFailure {
-    #[default]
-    None,
-    Failed,
-    /// The API server refused the host's conditions.
-    Refused,
-}
-
-/// Writes the status that is due. Each finding changes the conclusion: the status is left as it is, or has only the
-/// conditions of the host.
-async fn write_due<'a>(
-    context: &Context,
+/// Writes the status if it has changed. A write that fails or has to wait changes the conclusion: then the next attempt
+/// writes the host's conditions alone, or nothing.
+async fn write_due(
+    pass: &Pass<'_>,
     target: &mut Target,
     parent: &Object,
-    (findings, mut conclusion): (&mut Findings<'a>, Conclusion<'a>),
-    trace: &Trace<'_>,
-) -> (Conclusion<'a>, Tries) {
-    let now = (context.shared.now)();
-    let mut tries = Tries::default();
-    while let Some(status) = &conclusion.status {
-        let (report, ready) = (status.report, status.ready.clone());
-        let (plugin, outlook) = (&context.plugin, conclusion.outlook());
-        let synced = &status.synced;
-        let due = plan::status(plugin, parent, report, synced, ready, outlook, now);
-        let Some(due) = due else { break };
-        // A status is charged once, also if its first write is refused.
-        let charge = !tries.incomplete;
-        let hold = hold_status(context, parent, (&due, synced), charge, trace).await;
-        let finding = match hold {
-            Some(finding) => finding,
-            None => match write_status(context, target, parent, &due, status, trace).await {
-                Ok(()) => {
-                    tries.written = true;
-                    break;
-                }
-                Err(finding) => finding,
+    result: &mut PassResult<'_>,
+) -> bool {
+    let plugin = &pass.context.plugin;
+    let now = (pass.context.shared.now)();
+    loop {
+        let conclusion = result.conclude();
+        let Some(status) = &conclusion.status else {
+            return false;
+        };
+        let due = plan::status(
+            plugin,
+            parent,
+            status.report,
+            &status.synced,
+            status.ready.clone(),
+            conclusion.outlook(),
+            now,
+        );
+        let Some(due) = due else { return false };
+        // A status is charged once, even if the first write is refused.
+        let count = usize::from(result.last_status_write().is_none());
+        let failure = match hold_back(pass, parent, &due, &status.synced, count).await {
+            Some(wait) => wait,
+            None => match write(pass, target, parent, &due, status).await {
+                Ok(()) => return true,
+                Err(failure) => failure,
             },
         };
-        tries.incomplete = true;
-        tries.failure = match finding {
-            StatusFinding::Refused => StatusFailure::Refused,
-            StatusFinding::Failed(_) => StatusFailure::Failed,
-            _ => StatusFailure::None,
-        };
-        let ends =
-            tries.failure != StatusFailure::None || matches!(finding, StatusFinding::Contested(_));
-        findings.add(finding);
-        conclusion = findings.conclude();
-        if ends {
-            break;
+        let is_last = !matches!(
+            failure,
+            StatusWriteResult::Throttled(_) | StatusWriteResult::Rejected(_)
+        );
+        result.add(failure);
+        if is_last {
+            return false;
         }
     }
-    (conclusion, tries)
 }
 
-/// Returns the reason why a status may not be written now.
-async fn hold_status(
-    context: &Context,
-    parent: &Object,
-    (due, synced): (&StatusWrite, &Condition),
-    charge: bool,
-    trace: &Trace<'_>,
-) -> Option<StatusFinding> {
-    if let Some(wait) = contested_status(context, parent, due, trace).await {
-        return Some(StatusFinding::Contested(wait));
-    }
-    let granted = context.take_writes(&parent.id(), usize::from(charge));
-    HeldBack::of_status(granted, synced).map(StatusFinding::HeldBack)
-}
-
-/// Returns the time until a contested status may be written; none if it may be now. An Event names the other side, because
-/// it overwrites the conditions too.
-async fn contested_status(
-    context: &Context,
+/// Returns why a status may not be written now.
+async fn hold_back(
+    pass: &Pass<'_>,
     parent: &Object,
     due: &StatusWrite,
-    trace: &Trace<'_>,
-) -> Option<Duration> {
-    let (id, now) = (parent.id(), Instant::now().into_std());
-    let write = context.status_write(parent);
+    synced: &Condition,
+    count: usize,
+) -> Option<StatusWriteResult> {
+    if let Some(wait) = contested_wait(pass, parent, due).await {
+        return Some(StatusWriteResult::Contested(wait));
+    }
+    let permit = permit_status(pass.context, &parent.id(), count);
+    Throttled::by_status_permit(permit, synced).map(StatusWriteResult::Throttled)
+}
+
+/// Returns the time until a contested status may be written. An Event names the other client, because that client
+/// overwrites the conditions too.
+async fn contested_wait(pass: &Pass<'_>, parent: &Object, due: &StatusWrite) -> Option<Duration> {
+    let context = pass.context;
+    let id = parent.id();
+    let write = contested::status_write(context, parent);
+    let now = Instant::now().into_std();
     let wait = context.ledger.lock().repeats(&id).wait(&write, now)?;
-    if let Some(undone) = context.explain_status(parent, due).await {
+    if let Some(undone) = explain_status(context, parent, due).await {
         let undone = vec![undone];
         let synced = Contention { undone, wait }.synced();
         warn!(message = synced.message, "the status is overwritten");
@@ -193,66 +161,61 @@ async fn contested_status(
             reason: synced.reason,
             message: synced.message,
         };
-        record_event(context, parent, &event, true, trace);
+        record_event(pass, parent, &event, true);
     }
     Some(wait)
 }
 
-async fn write_status(
-    context: &Context,
+async fn write(
+    pass: &Pass<'_>,
     target: &mut Target,
     parent: &Object,
-    write: &StatusWrite,
+    due: &StatusWrite,
     status: &Status<'_>,
-    trace: &Trace<'_>,
-) -> Result<(), StatusFinding> {
+) -> Result<(), StatusWriteResult> {
+    let context = pass.context;
     let id = parent.id();
-    let repeated = context.status_write(parent);
-    match context.shared.writer.status(target, write).await {
+    let repeatable = contested::status_write(context, parent);
+    let error = match context.shared.writer.status(target, due).await {
         Ok(written) => {
-            context.note_written(&id, &id, "status", &written);
-            context.record_status(repeated, parent, &written);
+            record_write(context, &id, &id, "status", &written);
+            record_status(context, repeatable, parent, &written);
             context.ledger.lock().set_status_refused(&id, None);
-            let epoch = context.active.current();
-            if epoch.serving.plugin.manifest().reads_own_status {
+            let epoch = context.slot.current();
+            if epoch.revision.plugin.manifest().reads_own_status {
                 context.registration.trigger([id], Cause::ParentStatus);
             }
-            Ok(())
+            return Ok(());
         }
-        Err(error) => {
-            context.note_failure(&id, &id, Some(target.resource_version()), &error);
-            let failure = error.failure();
-            if status.report.is_some() && error.is_rejection() {
-                // The host's conditions alone got this answer before.
-                let is_known = context
-                    .ledger
-                    .lock()
-                    .is_status_refused(&id, &failure.message);
-                if !is_known {
-                    warn!(error = %failure.message, "the API server rejected the guest's status");
-                    return Err(StatusFinding::Rejected(failure));
-                }
-            }
-            not_written(context, parent, &status.synced, &error, trace);
-            if !error.is_refusal() {
-                return Err(StatusFinding::Failed(error.retry()));
-            }
-            let refused = Some(failure.message);
-            context.ledger.lock().set_status_refused(&id, refused);
-            Err(StatusFinding::Refused)
+        Err(error) => error,
+    };
+    let version = target.resource_version();
+    record_failure(context, &id, &id, Some(version), &error);
+    let failure = error.failure();
+    if status.report.is_some() && error.is_rejection() {
+        let ledger = context.ledger.lock();
+        // The host's conditions alone got this answer before.
+        let is_known = ledger.is_status_refused(&id, &failure.message);
+        drop(ledger);
+        if !is_known {
+            warn!(error = %failure.message, "the API server rejected the guest's status");
+            return Err(StatusWriteResult::Rejected(failure));
         }
     }
+    report_not_written(pass, parent, &status.synced, &error);
+    if !error.is_refusal() {
+        return Err(StatusWriteResult::Failed(error.retry()));
+    }
+    context
+        .ledger
+        .lock()
+        .set_status_refused(&id, Some(failure.message));
+    Err(StatusWriteResult::Refused)
 }
 
-/// Logs a status that is not written, and tells the user by an Event where no condition can.
-fn not_written(
-    context: &Context,
-    parent: &Object,
-    synced: &Condition,
-    error: &apply::Error,
-    trace: &Trace<'_>,
-) {
-    if error.is_conflict_only() {
+/// Logs a status that is not written, and records an Event if no condition can report it.
+fn report_not_written(pass: &Pass<'_>, parent: &Object, synced: &Condition, error: &apply::Error) {
+    if error.is_silent() {
         let category = error.category();
         debug!(category, "status not written, the parent changed");
         return;
@@ -269,13 +232,13 @@ fn not_written(
     if !error.is_refusal() {
         return;
     }
-    // The role of the host allows Events.
+    // The host's role allows Events.
     let (reason, message) = if error.kind == ErrorKind::Forbidden {
-        // The role of the plugin is missing.
+        // The plugin's role is missing.
         (STATUS_FORBIDDEN, message)
     } else {
-        context.metrics.conditions_refused();
-        // The first pass tries the guest's status too. Without its condition, both refusals are one Event.
+        pass.context.metrics.conditions_refused();
+        // The first pass tries the guest's status too. Without that condition, both refusals make one Event.
         let is_news =
             synced.status != ConditionStatus::True && synced.reason != reason::STATUS_REJECTED;
         let condition = is_news.then(|| format!("; the condition is {condition}"));
@@ -286,34 +249,29 @@ fn not_written(
         reason: reason.to_owned(),
         message,
     };
-    record_event(context, parent, &event, true, trace);
+    record_event(pass, parent, &event, true);
 }
 
-/// Queues the events of the guest, and those that the last pass deferred to this one.
-fn record_events(
-    context: &Context,
-    parent: &Object,
-    events: &[Event],
-    fresh: bool,
-    trace: &Trace<'_>,
-) {
-    let deferred = context.ledger.lock().take_events(&parent.id());
-    let own = events
-        .iter()
-        .filter(|event| !deferred.contains(event))
-        .map(|event| (event, fresh));
-    for (event, fresh) in deferred.iter().map(|event| (event, true)).chain(own) {
-        record_event(context, parent, event, fresh, trace);
+/// Queues the guest's events, and those that the last pass deferred to this one.
+fn record_events(pass: &Pass<'_>, parent: &Object, events: &[Event], is_fresh: bool) {
+    let deferred = pass.context.ledger.lock().take_events(&parent.id());
+    for event in &deferred {
+        record_event(pass, parent, event, true);
+    }
+    for event in events.iter().filter(|event| !deferred.contains(event)) {
+        record_event(pass, parent, event, is_fresh);
     }
 }
 
-fn record_event(context: &Context, parent: &Object, event: &Event, fresh: bool, trace: &Trace<'_>) {
-    let (shared, now) = (&context.shared, (context.shared.now)());
+fn record_event(pass: &Pass<'_>, parent: &Object, event: &Event, is_fresh: bool) {
+    let context = pass.context;
+    let shared = &context.shared;
+    let now = (shared.now)();
     let due = shared
         .events
-        .due(&context.plugin, parent, event, fresh, now);
+        .due(&context.plugin, parent, event, is_fresh, now);
     if let Some(mut write) = due {
-        if let Some(id) = trace.id() {
+        if let Some(id) = pass.trace.id() {
             write.annotate(ANNOTATION_TRACE, &id);
         }
         context.event_queue.push(shared, &context.metrics, write);

@@ -1,6 +1,6 @@
-//! The trace of a pass: a span with a span for each of its steps.
+//! The trace of a pass: a span with a child span for each step.
 //!
-//! Without a tracer, or for a pass that is not sampled, nothing is made.
+//! Costs nothing without a tracer, or if the pass is not sampled.
 
 use innkeeper_model::{ObjectId, PluginName};
 use opentelemetry::{
@@ -18,14 +18,14 @@ pub(crate) struct Trace<'a>(Option<Box<Begun<'a>>>);
 
 struct Begun<'a> {
     tracer: &'a SdkTracer,
-    /// The span of the pass.
+    /// The pass span.
     pass: Context,
-    /// The span of the step that runs, which ends when it is dropped.
+    /// The running step's span, which ends when it is dropped.
     step: Mutex<Option<Span>>,
 }
 
 impl<'a> Trace<'a> {
-    /// Begins the trace of a pass.
+    /// Begins a trace.
     pub(crate) fn begin(
         tracer: Option<&'a SdkTracer>,
         plugin: &PluginName,
@@ -39,7 +39,7 @@ impl<'a> Trace<'a> {
                 text("innkeeper.parent.name", &parent.name),
             ];
             let namespace = parent.namespace.as_deref();
-            attributes.extend(namespace.map(|it| text("innkeeper.parent.namespace", it)));
+            attributes.extend(namespace.map(|name| text("innkeeper.parent.namespace", name)));
             let span = SpanBuilder::from_name("pass").with_attributes(attributes);
             let span = tracer.build_with_context(span, &Context::new());
             let is_sampled = span.span_context().is_sampled();
@@ -54,20 +54,20 @@ impl<'a> Trace<'a> {
         Self(tracer.and_then(begin))
     }
 
-    /// The id of the trace in hexadecimal digits; none if there is no trace.
+    /// Returns the trace id in hexadecimal digits.
     pub(crate) fn id(&self) -> Option<String> {
         let begun = self.0.as_ref()?;
         Some(begun.pass.span().span_context().trace_id().to_string())
     }
 
-    /// Begins a step of the pass, and ends the one before it.
+    /// Begins a step, and ends the one before it.
     ///
-    /// A guard for each step, or a future around it, would make the future of the pass much larger.
+    /// A guard for each step, or a future around it, would make the pass's future much larger.
     pub(crate) fn step(&self, name: &'static str) {
         if let Some(begun) = &self.0 {
             let step = SpanBuilder::from_name(name);
             let mut current = begun.step.lock();
-            // First, so that the steps do not overlap.
+            // End the last step first, or the two would overlap.
             current.take();
             *current = Some(begun.tracer.build_with_context(step, &begun.pass));
         }

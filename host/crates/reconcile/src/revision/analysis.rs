@@ -1,33 +1,31 @@
-//! The rollout analysis: the results of the first passes of a revision that has just become active.
+//! The rollout analysis: the results of the first passes after a swap.
 //!
-//! Pure: it only counts. The plugin controller decides from the counts if the revision stays.
+//! Pure: it only counts. The plugin controller decides from the counts whether the revision stays.
 
 use std::collections::BTreeMap;
 
 use innkeeper_model::ObjectId;
 
-use crate::revision::faults::RecentFault;
+use super::faults::RecentFault;
+use crate::memory::ledger::Generation;
 
-/// The generation of a parent; none if its kind has none.
-pub(crate) type Generation = Option<i64>;
-
-/// What is known of a parent when an analysis starts.
+/// The facts about a parent when an analysis starts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ParentFacts {
     pub(crate) generation: Generation,
-    /// The generation of the last pass that ended well in this process; none without such a pass.
+    /// The generation that last passed in this process; `None` if none has.
     pub(crate) good_at: Option<Generation>,
-    /// True if the last pass of another revision ended in a fault, or found the parent invalid.
+    /// True if the last pass of another revision failed, or found the parent invalid.
     pub(crate) failed_before: bool,
-    /// True if the status reports a successful pass of the generation, perhaps of another process.
+    /// True if the status reports that the generation passed, maybe in another process.
     pub(crate) is_synced: bool,
 }
 
 impl ParentFacts {
-    /// Returns true if a failure of the first pass says something about the revision: the generation passed before.
+    /// Returns true if the generation passed before, so that the revision is to blame if the first pass fails.
     ///
-    /// `has_history` is true if any pass has ended well in this process. Without, the process has just started within a
-    /// rollout: the status already tells of the new revision, whose faults must still lead to the rollback.
+    /// `has_history` is true if any pass has succeeded in this process. Otherwise the process has just started within a
+    /// rollout: statuses may already come from the new revision, whose faults must still lead to a rollback.
     pub(crate) fn counts(self, has_history: bool) -> bool {
         !self.failed_before
             && match self.good_at {
@@ -37,14 +35,13 @@ impl ParentFacts {
     }
 }
 
-/// The counts of the first passes so far.
+/// Counts the first passes.
 ///
-/// A pass without a verdict about the guest, because it was parked or is to be retried, does not count: the parent's
-/// next pass is its first. Neither does a pass of another generation than at the start: a tenant who edits parents into
-/// failing must not force a rollback.
+/// A pass that waits for the cache or asks for a retry does not count: the parent's next pass is its first. Neither does a
+/// pass for a newer generation, because tenants could force a rollback by edits that fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Analysis {
-    /// The parents without a first pass, each with its generation; none while the parents are unknown.
+    /// The parents without a first pass, with their generations; `None` while the parents are unknown.
     pending: Option<BTreeMap<ObjectId, Generation>>,
     well: usize,
     faulted: usize,
@@ -52,9 +49,9 @@ pub struct Analysis {
 }
 
 impl Analysis {
-    /// Starts the analysis of a revision that takes over these parents, each with its generation; parents that come later
-    /// are not part of it.
-    pub fn of(parents: impl IntoIterator<Item = (ObjectId, Option<i64>)>) -> Self {
+    /// Starts the analysis of a revision that takes over these parents, with their generations. Parents that are created
+    /// later do not count.
+    pub fn new(parents: impl IntoIterator<Item = (ObjectId, Option<i64>)>) -> Self {
         let mut analysis = Self::unopened();
         analysis.open(parents);
         analysis
@@ -70,7 +67,7 @@ impl Analysis {
         }
     }
 
-    /// Starts the analysis with these parents, each with its generation.
+    /// Starts the analysis with these parents and their generations.
     pub fn open(&mut self, parents: impl IntoIterator<Item = (ObjectId, Option<i64>)>) {
         self.pending = Some(parents.into_iter().collect());
     }
@@ -80,11 +77,10 @@ impl Analysis {
         self.pending.is_some()
     }
 
-    /// Counts the end of a pass of a generation; only the first one of a parent counts.
+    /// Counts a parent's first pass for a generation.
     ///
-    /// It ends well if the guest gave a valid answer. It ends with a fault if the guest trapped, exceeded its time or memory,
-    /// gave an answer that was rejected, reported a fatal fault, or found the parent invalid: the revision before did not.
-    /// Returns true if the analysis should be evaluated now: it is complete, or it has one more fault.
+    /// A fault is a trap, an exceeded limit, a rejected answer, a fatal fault, or a parent that the guest finds invalid.
+    /// Returns true if the plugin controller should evaluate the analysis now: it is complete, or has one more fault.
     pub fn record(
         &mut self,
         parent: &ObjectId,
@@ -106,9 +102,8 @@ impl Analysis {
         fault.is_some() || self.pending() == 0
     }
 
-    /// Removes a parent that gets no pass: it is gone, or its passes are stopped.
-    ///
-    /// Returns true if the analysis is now complete.
+    /// Removes a parent that gets no pass: it is gone, or its passes are skipped. Returns true if that completes the
+    /// analysis.
     pub fn exempt(&mut self, parent: &ObjectId) -> bool {
         self.take(parent).is_some() && self.pending() == 0
     }
@@ -122,12 +117,12 @@ impl Analysis {
         self.pending.as_ref().map_or(0, BTreeMap::len)
     }
 
-    /// Returns the number of first passes that ended well.
+    /// Returns the number of good first passes.
     pub fn well(&self) -> usize {
         self.well
     }
 
-    /// Returns the number of first passes that ended with a fault of the guest.
+    /// Returns the number of first passes with a fault.
     pub fn faulted(&self) -> usize {
         self.faulted
     }
@@ -141,7 +136,7 @@ impl Analysis {
 /// An analysis without parents, which is complete.
 impl Default for Analysis {
     fn default() -> Self {
-        Self::of([])
+        Self::new([])
     }
 }
 
@@ -154,12 +149,12 @@ mod tests {
         ObjectId::new(GroupKind::new("g", "K"), Some("demo"), name)
     }
 
-    /// Parents of the first generation.
+    /// Parents in generation 1.
     fn new<const N: usize>(names: [&str; N]) -> [(ObjectId, Option<i64>); N] {
         names.map(|name| (id(name), Some(1)))
     }
 
-    /// Records a fault of a parent with this message.
+    /// Records a parent's fault with this message.
     fn fault(analysis: &mut Analysis, parent: &str, message: &str) -> bool {
         let fault = RecentFault {
             parent: id(parent),
@@ -170,7 +165,7 @@ mod tests {
         analysis.record(&id(parent), Some(1), Some(&fault))
     }
 
-    /// Records a fault of a generation of a parent.
+    /// Records a parent's fault for this generation.
     fn fault_at(analysis: &mut Analysis, parent: &str, generation: Option<i64>) -> bool {
         let fault = RecentFault {
             parent: id(parent),
@@ -183,7 +178,7 @@ mod tests {
 
     #[test]
     fn only_the_first_pass_of_a_parent_counts() {
-        let mut analysis = Analysis::of(new(["a", "b", "c"]));
+        let mut analysis = Analysis::new(new(["a", "b", "c"]));
         assert!(!analysis.record(&id("a"), Some(1), None));
         assert!(!fault(&mut analysis, "a", "later"));
         assert!(fault(&mut analysis, "b", "first"));
@@ -203,7 +198,7 @@ mod tests {
 
     #[test]
     fn parents_that_come_later_or_get_no_pass_do_not_count() {
-        let mut analysis = Analysis::of(new(["a", "b"]));
+        let mut analysis = Analysis::new(new(["a", "b"]));
         fault(&mut analysis, "new", "of a new one");
         assert!(!analysis.exempt(&id("a")));
         fault(&mut analysis, "a", "of one that is gone");
@@ -216,10 +211,10 @@ mod tests {
         assert!(!analysis.exempt(&id("b")));
     }
 
-    /// A tenant could otherwise edit parents into failing while a rollout runs, and so force its rollback.
+    /// Otherwise a tenant could force a rollback by edits that fail.
     #[test]
     fn a_pass_of_another_generation_does_not_count() {
-        let mut analysis = Analysis::of([(id("edited"), Some(1)), (id("same"), Some(2))]);
+        let mut analysis = Analysis::new([(id("edited"), Some(1)), (id("same"), Some(2))]);
         assert!(!fault_at(&mut analysis, "edited", Some(2)));
         assert!(
             !fault_at(&mut analysis, "edited", Some(1)),
@@ -229,7 +224,7 @@ mod tests {
         assert!(fault_at(&mut analysis, "same", Some(2)));
         assert_eq!((analysis.pending(), analysis.faulted()), (0, 1));
         // The last pending one completes the analysis, although it does not count.
-        let mut analysis = Analysis::of([(id("edited"), Some(1))]);
+        let mut analysis = Analysis::new([(id("edited"), Some(1))]);
         assert!(fault_at(&mut analysis, "edited", Some(2)));
         assert_eq!((analysis.well(), analysis.faulted()), (0, 0));
     }

@@ -1,47 +1,44 @@
-//! The active revision behind one pointer: a switch takes effect between two passes of a parent, never within one.
+//! The active revision behind one pointer, so that a switch takes effect between two passes, never within one.
 //!
-//! The plugin controller decides on a switch and checks the candidate before it.
+//! The plugin controller checks the candidate and decides on the switch.
 
-use std::sync::{
-    Arc, Weak,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
-use innkeeper_model::ObjectId;
+use innkeeper_model::{Condition, Object, ObjectId, Uid};
 use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
-use crate::{
-    memory::Memory,
-    revision::Serving,
-    revision::analysis::{Analysis, Generation},
-    revision::given_up::GivenUp,
-};
+use super::{Revision, analysis::Analysis};
+use crate::memory::{Memory, ledger::Generation};
 
-/// The period in which passes begin with the same [`Serving`]; each of them holds it until it has ended.
+/// The period in which passes begin with the same [`Revision`]; each pass holds the epoch until the end.
 pub(crate) struct Epoch {
-    pub(crate) serving: Serving,
-    /// The time at which the host saw the change that caused the switch; none once a pass has begun.
+    pub(crate) revision: Revision,
+    /// The time of the change that caused the switch; `None` once a pass has begun.
     change: Mutex<Option<Instant>>,
-    /// The number of passes of the revision that ended with a fault of the guest.
+    /// The number of passes that ended with a guest fault.
     pub(crate) faults: AtomicU64,
-    /// The rollout analysis of the revision.
     pub(crate) analysis: Mutex<Analysis>,
-    /// The passes that would do nothing.
+    /// The passes that would write nothing.
     pub(crate) memory: Memory,
-    /// The parents for which the guest is not called any more.
     pub(crate) given_up: GivenUp,
 }
 
 impl Epoch {
     fn new(
-        serving: Serving,
+        revision: Revision,
         change: Option<Instant>,
         analysis: Analysis,
         faults: u64,
     ) -> Arc<Self> {
         Arc::new(Self {
-            serving,
+            revision,
             change: Mutex::new(change),
             faults: AtomicU64::new(faults),
             analysis: Mutex::new(analysis),
@@ -50,17 +47,17 @@ impl Epoch {
         })
     }
 
-    /// Returns an epoch for the dry runs of a candidate, which nothing else uses.
-    pub(crate) fn of_candidate(serving: Serving) -> Arc<Self> {
-        Self::new(serving, None, Analysis::default(), 0)
+    /// Returns an epoch for a candidate's dry runs.
+    pub(crate) fn for_candidate(revision: Revision) -> Arc<Self> {
+        Self::new(revision, None, Analysis::default(), 0)
     }
 
-    /// Returns the time of the change that caused the switch, if there was one, for the first pass only.
+    /// Returns the time of the change that caused the switch, to the first pass only.
     pub(crate) fn take_change(&self) -> Option<Instant> {
         self.change.lock().take()
     }
 
-    /// Starts the rollout analysis if it still waits for the parents; callers do this before they call the guest.
+    /// Starts the rollout analysis if it still waits for parents. Callers do this before they call the guest.
     pub(crate) fn begin_analysis(&self, parents: impl FnOnce() -> Vec<(ObjectId, Generation)>) {
         let mut analysis = self.analysis.lock();
         if !analysis.is_open() {
@@ -69,24 +66,24 @@ impl Epoch {
     }
 }
 
-/// The active revision.
-pub(crate) struct Active(RwLock<ActiveEpochs>);
+/// Holds the active revision.
+pub(crate) struct RevisionSlot(RwLock<Epochs>);
 
-struct ActiveEpochs {
+struct Epochs {
     current: Arc<Epoch>,
     /// The earlier epochs whose passes may still run.
-    leaving: Vec<Weak<Epoch>>,
+    earlier: Vec<Weak<Epoch>>,
 }
 
-impl Active {
-    pub(crate) fn new(serving: Serving) -> Self {
-        Self(RwLock::new(ActiveEpochs {
-            current: Epoch::new(serving, None, Analysis::default(), 0),
-            leaving: Vec::new(),
+impl RevisionSlot {
+    pub(crate) fn new(revision: Revision) -> Self {
+        Self(RwLock::new(Epochs {
+            current: Epoch::new(revision, None, Analysis::default(), 0),
+            earlier: Vec::new(),
         }))
     }
 
-    /// Returns the epoch of a pass that begins now.
+    /// Returns the epoch for a pass that begins now.
     pub(crate) fn current(&self) -> Arc<Epoch> {
         Arc::clone(&self.0.read().current)
     }
@@ -96,97 +93,121 @@ impl Active {
         Arc::ptr_eq(&self.0.read().current, epoch)
     }
 
-    /// Makes `serving` the active revision of every pass that begins from now on.
+    /// Makes `revision` active for every pass that begins from now on.
     ///
-    /// `change` is the time at which the host saw the cause of the switch, if there was one.
-    /// Before such a pass begins, `watch` gets the new revision and the earlier epochs with running passes, the newest
-    /// first.
+    /// `change` is when the host saw the cause of the switch, if there was one.
+    /// Before such a pass begins, `watch` gets the new revision and the earlier epochs with running passes, newest first.
     pub(crate) fn switch(
         &self,
-        serving: Serving,
+        revision: Revision,
         change: Option<Instant>,
         analysis: Analysis,
-        watch: impl FnOnce(&Serving, &[Arc<Epoch>]),
+        watch: impl FnOnce(&Revision, &[Arc<Epoch>]),
     ) {
         let mut state = self.0.write();
         let last = &state.current;
-        // Other grants or limits make no other revision, so its faults still count.
-        let is_same = last.serving.plugin.revision() == serving.plugin.revision();
+        // With other grants or limits, the plugin is still the same and its faults count.
+        let is_same = last.revision.plugin.revision() == revision.plugin.revision();
         let faults = if is_same {
             last.faults.load(Ordering::Relaxed)
         } else {
             0
         };
-        let next = Epoch::new(serving, change, analysis, faults);
+        let next = Epoch::new(revision, change, analysis, faults);
         let last = std::mem::replace(&mut state.current, next);
-        state.leaving.push(Arc::downgrade(&last));
-        // This reference must go first: without running passes, the last epoch ends here and needs no watches.
+        state.earlier.push(Arc::downgrade(&last));
+        // Drop this reference first: without running passes, the last epoch ends here and needs no watches.
         drop(last);
-        state.leaving.retain(|epoch| epoch.strong_count() > 0);
-        state.tell(watch);
+        state.earlier.retain(|epoch| epoch.strong_count() > 0);
+        state.notify(watch);
     }
 
-    /// Calls `watch` with the remaining epochs if the last pass of an earlier one has ended; callers do this after each
+    /// Drops earlier epochs whose last pass has ended, and then calls `watch` with the others. Callers do this after each
     /// pass.
-    pub(crate) fn settle(&self, watch: impl FnOnce(&Serving, &[Arc<Epoch>])) {
-        let ended = |epoch: &Weak<Epoch>| epoch.strong_count() == 0;
-        if !self.0.read().leaving.iter().any(ended) {
+    pub(crate) fn drop_ended(&self, watch: impl FnOnce(&Revision, &[Arc<Epoch>])) {
+        let has_ended = |epoch: &Weak<Epoch>| epoch.strong_count() == 0;
+        if !self.0.read().earlier.iter().any(has_ended) {
             return;
         }
         let mut state = self.0.write();
-        let before = state.leaving.len();
-        state.leaving.retain(|epoch| !ended(epoch));
-        if state.leaving.len() < before {
-            state.tell(watch);
+        let before = state.earlier.len();
+        state.earlier.retain(|epoch| !has_ended(epoch));
+        if state.earlier.len() < before {
+            state.notify(watch);
         }
     }
 
     /// Calls `watch` with the epochs in use; no switch can happen meanwhile.
-    pub(crate) fn look(&self, watch: impl FnOnce(&Serving, &[Arc<Epoch>])) {
-        // With the write lock, because `tell` holds references: a concurrent `settle` would count them as passes.
-        self.0.write().tell(watch);
+    pub(crate) fn with_epochs(&self, watch: impl FnOnce(&Revision, &[Arc<Epoch>])) {
+        // With the write lock: `notify` holds references, which a concurrent `drop_ended` would count as passes.
+        self.0.write().notify(watch);
     }
 }
 
-impl ActiveEpochs {
-    fn tell(&self, watch: impl FnOnce(&Serving, &[Arc<Epoch>])) {
-        let leaving: Vec<_> = self
-            .leaving
+impl Epochs {
+    fn notify(&self, watch: impl FnOnce(&Revision, &[Arc<Epoch>])) {
+        let earlier: Vec<_> = self
+            .earlier
             .iter()
             .rev()
             .filter_map(Weak::upgrade)
             .collect();
-        watch(&self.current.serving, &leaving);
+        watch(&self.current.revision, &earlier);
+    }
+}
+
+/// Parents whose plugin reported a fatal fault, so that only another revision or configuration can help: the condition
+/// `Synced` and the UID of each.
+///
+/// In memory only: after a restart, each of these parents costs one call.
+#[derive(Default)]
+pub(crate) struct GivenUp(Mutex<BTreeMap<ObjectId, (Uid, Condition)>>);
+
+impl GivenUp {
+    pub(crate) fn add(&self, parent: &Object, synced: Condition) {
+        let mut parents = self.0.lock();
+        parents.insert(parent.id(), (parent.uid.clone(), synced));
+    }
+
+    /// Returns a parent's condition. A new parent with the same name has another UID.
+    pub(crate) fn condition_of(&self, parent: &Object) -> Option<Condition> {
+        let parents = self.0.lock();
+        let (uid, synced) = parents.get(&parent.id())?;
+        (*uid == parent.uid).then(|| synced.clone())
+    }
+
+    pub(crate) fn forget(&self, parent: &ObjectId) {
+        self.0.lock().remove(parent);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::{saying, serving_of};
+    use crate::tests::{revision_of, saying};
 
     #[test]
     fn an_earlier_epoch_is_watched_until_its_last_pass_has_ended() {
-        let (old, new) = (serving_of(saying("old")), serving_of(saying("new")));
-        let active = Active::new(old);
-        let told = Mutex::new(Vec::new());
-        let watch = |_: &Serving, others: &[Arc<Epoch>]| told.lock().push(others.len());
-        let passes = [active.current(), active.current()];
-        active.switch(new.clone(), None, Analysis::default(), watch);
-        assert!(!active.is_current(&passes[0]));
+        let new = revision_of(saying("new"));
+        let slot = RevisionSlot::new(revision_of(saying("old")));
+        let counts = Mutex::new(Vec::new());
+        let watch = |_: &Revision, others: &[Arc<Epoch>]| counts.lock().push(others.len());
+        let passes = [slot.current(), slot.current()];
+        slot.switch(new.clone(), None, Analysis::default(), watch);
+        assert!(!slot.is_current(&passes[0]));
         assert_eq!(
-            active.current().serving.plugin.revision(),
+            slot.current().revision.plugin.revision(),
             new.plugin.revision()
         );
         for pass in passes {
-            active.settle(watch);
+            slot.drop_ended(watch);
             drop(pass);
         }
-        active.settle(watch);
-        active.settle(watch);
+        slot.drop_ended(watch);
+        slot.drop_ended(watch);
         // No pass runs with the earlier epoch now.
-        active.switch(new, None, Analysis::default(), watch);
-        active.settle(watch);
-        assert_eq!(*told.lock(), [1, 0, 0]);
+        slot.switch(new, None, Analysis::default(), watch);
+        slot.drop_ended(watch);
+        assert_eq!(*counts.lock(), [1, 0, 0]);
     }
 }

@@ -1,4 +1,4 @@
-//! The last faults of a plugin, for its status; they decide nothing.
+//! A plugin's last faults, for its status; they decide nothing.
 
 use std::collections::VecDeque;
 
@@ -6,25 +6,24 @@ use innkeeper_model::ObjectId;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-/// The number of kept faults: as many as the status of a Plugin shows.
-const KEPT_MAX: usize = 10;
+/// The number of faults in a Plugin's status.
+const FAULTS_MAX: usize = 10;
 
-/// The number of characters of a message that are kept, because the guest decides on its length.
+/// The longest message; guests may write more.
 ///
-/// Chosen: enough for the first lines of a trap's backtrace; with [`KEPT_MAX`] faults, at most 40 KiB for one kind of
-/// parents.
+/// Enough for the first lines of a trap's backtrace; with [`FAULTS_MAX`] faults, at most 40 KiB for a parent kind.
 const MESSAGE_CHARS_MAX: usize = 1024;
 
-/// A pass that ended with a fault of the guest.
+/// A pass that ended with a guest fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecentFault {
     /// The parent.
     pub parent: ObjectId,
     /// The reason, as in the parent's condition `Synced`.
     pub reason: String,
-    /// The description of the fault.
+    /// The fault.
     pub message: String,
-    /// The time at which the pass recorded it.
+    /// The time of the record.
     pub time: Timestamp,
 }
 
@@ -34,15 +33,15 @@ pub(crate) struct RecentFaults(Mutex<VecDeque<RecentFault>>);
 
 impl RecentFaults {
     pub(crate) fn add(&self, fault: RecentFault) {
-        let mut kept = self.0.lock();
-        kept.truncate(KEPT_MAX - 1);
-        kept.push_front(RecentFault {
+        let mut faults = self.0.lock();
+        faults.truncate(FAULTS_MAX - 1);
+        faults.push_front(RecentFault {
             message: fault.message.chars().take(MESSAGE_CHARS_MAX).collect(),
             ..fault
         });
     }
 
-    /// Returns the kept faults, the latest first.
+    /// Returns the faults, latest first.
     pub(crate) fn all(&self) -> Vec<RecentFault> {
         self.0.lock().iter().cloned().collect()
     }
@@ -67,13 +66,13 @@ mod tests {
                 time,
             });
         }
-        let kept = faults.all();
-        let names: Vec<_> = kept
+        let recent = faults.all();
+        let names: Vec<_> = recent
             .iter()
             .map(|fault| fault.parent.name.to_string())
             .collect();
-        assert_eq!(names.len(), KEPT_MAX);
+        assert_eq!(names.len(), FAULTS_MAX);
         assert_eq!((&*names[0], &*names[9]), ("14", "5"));
-        assert_eq!(kept[0].message.len(), MESSAGE_CHARS_MAX);
+        assert_eq!(recent[0].message.len(), MESSAGE_CHARS_MAX);
     }
 }

@@ -1,4 +1,4 @@
-//! The metrics of real passes.
+//! Metrics after real passes.
 
 use std::{
     fs::{self, File, Permissions},
@@ -11,12 +11,12 @@ use super::{remembering::until_skipped, *};
 
 #[tokio::test]
 async fn writes_calls_skips_and_faults_are_counted_under_the_plugins_name() {
-    let (world, reconciler) = applied("east", serving_of(saying("hello"))).await;
+    let (world, reconciler) = applied("east", revision_of(saying("hello"))).await;
     until_skipped(&world, &reconciler).await;
     let counted = world.shared.metrics.encode().unwrap();
     assert!(!counted.contains("plugin_faults_total{"), "{counted}");
 
-    let traps = serving_of(saying("bye").doing("(unreachable)", &[]));
+    let traps = revision_of(saying("bye").doing("(unreachable)", &[]));
     reconciler.swap(traps, Some(Instant::now()));
     world
         .drive(&reconciler, "trapped", |world| {
@@ -31,26 +31,27 @@ async fn writes_calls_skips_and_faults_are_counted_under_the_plugins_name() {
         "faults_total{plugin=\"east\",reason=\"GuestTrapped\"} ",
         "call_cpu_seconds_count{plugin=\"east\"} ",
         "swaps_total{plugin=\"east\"} 1",
-        // Only the first pass of the new revision.
+        // Only the new revision's first pass.
         "swap_seconds_count{plugin=\"east\"} 1",
         "memory_peak_bytes{plugin=\"east\"} ",
     ] {
         let line = format!("innkeeper_plugin_{sample}");
-        let shown = counted.lines().any(|found| found.starts_with(&line));
+        let shown = counted.lines().any(|counted| counted.starts_with(&line));
         assert!(shown, "{line}\n{counted}");
     }
 }
 
 #[tokio::test]
 async fn a_failure_to_map_code_again_counts_neither_as_a_fault_nor_in_the_rollout() {
-    let (world, reconciler) = applied("east", serving_of(saying("hello"))).await;
+    let (world, reconciler) = applied("east", revision_of(saying("hello"))).await;
     let directory = tempfile::tempdir().unwrap();
     let cache = artifact::Cache::open(directory.path()).unwrap();
     let engine = engine(Metering::Epochs);
-    let (bytes, limits) = (saying("bye").build(), artifact::Limits::default());
+    let bytes = saying("bye").build();
+    let limits = artifact::Limits::default();
     let compiled = artifact::compile(&engine, &bytes, &limits, Some(&cache)).unwrap();
     let next = Described::load(&engine, &compiled, &Limits::default()).unwrap();
-    reconciler.swap(serving(next), Some(Instant::now()));
+    reconciler.swap(revision(next), Some(Instant::now()));
 
     // Without its first bytes, the file is no compiled code.
     assert_eq!(engine.unmap_idle(Duration::ZERO), 1);
@@ -74,19 +75,21 @@ async fn a_failure_to_map_code_again_counts_neither_as_a_fault_nor_in_the_rollou
     assert_eq!(counts(), (1, 0, 0));
 }
 
-/// A tenant could otherwise force the rollback of a good revision by edits that no revision can serve.
+/// Otherwise a tenant could force a rollback by edits that no revision can serve.
 #[tokio::test]
 async fn a_fault_for_an_edit_during_a_rollout_does_not_count() {
-    let traps = || serving_of(saying("bye").doing("(unreachable)", &[]));
+    let traps = || revision_of(saying("bye").doing("(unreachable)", &[]));
     for edits_before_the_swap in [true, false] {
-        let (world, reconciler) = applied("east", serving_of(saying("hello"))).await;
+        let (world, reconciler) = applied("east", revision_of(saying("hello"))).await;
         let edit = async {
             world.put_parent("a", 2);
-            let seen = || {
-                let parent = reconciler.registration().parent(&parent("a"));
-                parent.is_some_and(|parent| parent.json.contains("\"size\":2"))
+            let is_cached = || {
+                reconciler
+                    .registration()
+                    .parent(&parent("a"))
+                    .is_some_and(|parent| parent.json.contains("\"size\":2"))
             };
-            while !seen() {
+            while !is_cached() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
@@ -109,12 +112,12 @@ async fn a_fault_for_an_edit_during_a_rollout_does_not_count() {
     }
 }
 
-/// A revision that breaks a parent is no good revision, however its guest says so; one that finds a parent invalid that was
-/// so before is no worse than the last.
+/// A revision that breaks a good parent is to blame, also if its guest reports the parent as invalid; for a parent that was
+/// invalid before, it is not.
 #[tokio::test]
 async fn a_parent_that_was_good_and_is_found_invalid_counts_as_a_fault() {
-    let (world, reconciler) = applied("east", serving_of(saying("hello"))).await;
-    let invalid = |why: &str| serving_of(guest().answering(fault(1, why)));
+    let (world, reconciler) = applied("east", revision_of(saying("hello"))).await;
+    let invalid = |why: &str| revision_of(guest().answering(fault(1, why)));
     let has_passed = |why| {
         let candidate = reconciler.candidate(invalid(why));
         reconciler.has_passed(&parent("a"), &candidate)
@@ -136,11 +139,14 @@ async fn a_parent_that_was_good_and_is_found_invalid_counts_as_a_fault() {
     assert_eq!(reconciler.analysis().pending(), 0);
 }
 
-/// The only file of compiled code in a cache, open for changes.
+/// Opens the only compiled file in a cache for writing.
 fn code_in(cache: &std::path::Path) -> File {
-    let mut entries = fs::read_dir(cache).unwrap().map(|entry| entry.unwrap());
-    let code = entries.find(|entry| entry.metadata().unwrap().len() > 1000);
-    let path = code.unwrap().path();
+    let path = fs::read_dir(cache)
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .find(|entry| entry.metadata().unwrap().len() > 1000)
+        .unwrap()
+        .path();
     fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
     File::options().read(true).write(true).open(path).unwrap()
 }

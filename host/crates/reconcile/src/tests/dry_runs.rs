@@ -9,39 +9,39 @@ use super::*;
 
 /// Returns a world with one parent whose child is applied.
 async fn old_applied() -> (World, Arc<Reconciler>) {
-    applied("web", serving_of(saying("old"))).await
+    applied("web", revision_of(saying("old"))).await
 }
 
 async fn dry_run_once(reconciler: &Reconciler, candidate: &Candidate, name: &str) -> DryRunOutcome {
-    let told = reconciler.dry_run(candidate, vec![parent(name)], Instant::now());
-    let (id, told) = told.collect::<Vec<_>>().await.pop().unwrap();
+    let outcomes = reconciler.dry_run(candidate, vec![parent(name)], Instant::now());
+    let (id, outcome) = outcomes.collect::<Vec<_>>().await.pop().unwrap();
     assert_eq!(id, parent(name));
-    told
+    outcome
 }
 
-/// Repeats the dry run for parent `a` until it is not parked.
+/// Repeats the dry run for parent `a` until it is not pending.
 pub(super) async fn dry_run_candidate(
     reconciler: &Reconciler,
     candidate: &Candidate,
 ) -> DryRunOutcome {
-    let told = async {
+    let outcome = async {
         loop {
             match dry_run_once(reconciler, candidate, "a").await {
-                DryRunOutcome::Parked { .. } => sleep(Duration::from_millis(5)).await,
-                told => return told,
+                DryRunOutcome::Pending { .. } => sleep(Duration::from_millis(5)).await,
+                outcome => return outcome,
             }
         }
     };
-    timeout(PATIENCE, told).await.unwrap()
+    timeout(PATIENCE, outcome).await.unwrap()
 }
 
 async fn dry_run(reconciler: &Reconciler, guest: Guest) -> DryRunOutcome {
-    dry_run_candidate(reconciler, &reconciler.candidate(serving_of(guest))).await
+    dry_run_candidate(reconciler, &reconciler.candidate(revision_of(guest))).await
 }
 
 #[track_caller]
-pub(super) fn changes(told: DryRunOutcome) -> Changes {
-    match told {
+pub(super) fn changes(outcome: DryRunOutcome) -> Changes {
+    match outcome {
         DryRunOutcome::Planned(draft) => draft.plan.changes(),
         other => panic!("{other:?}"),
     }
@@ -97,7 +97,7 @@ async fn a_dry_run_returns_the_changes_and_writes_nothing() {
 async fn a_dry_run_returns_the_faults_of_a_candidate() {
     let (world, reconciler) = old_applied().await;
     let writes = world.server.writes();
-    let reason = |told: DryRunOutcome| match told {
+    let reason = |outcome: DryRunOutcome| match outcome {
         DryRunOutcome::Refused { reason, .. } => reason,
         other => panic!("{other:?}"),
     };
@@ -135,13 +135,16 @@ async fn only_the_candidate_waits_for_kinds_that_are_not_watched_yet() {
     let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}});
     let service = desired(vec![owned_child("s", &service.to_string())]);
     let candidate = guest().describing(services).answering(service);
-    let candidate = reconciler.candidate(serving_of(candidate));
-    let told = dry_run_once(&reconciler, &candidate, "a").await;
-    assert!(matches!(told, DryRunOutcome::Parked { .. }), "{told:?}");
+    let candidate = reconciler.candidate(revision_of(candidate));
+    let outcome = dry_run_once(&reconciler, &candidate, "a").await;
+    assert!(
+        matches!(outcome, DryRunOutcome::Pending { .. }),
+        "{outcome:?}"
+    );
     assert_eq!(reconciler.registration().waiting(), []);
-    let told = dry_run_candidate(&reconciler, &candidate).await;
+    let outcome = dry_run_candidate(&reconciler, &candidate).await;
     // The active revision created the ConfigMap, so its kind is in the inventory.
-    let changes = changes(told);
+    let changes = changes(outcome);
     assert_eq!((changes.creates.len(), changes.deletes.len()), (1, 1));
 }
 
@@ -157,23 +160,24 @@ async fn parents_without_a_pass_have_no_dry_run() {
         dry_run(&reconciler, saying("new")).await,
         DryRunOutcome::Idle
     );
-    let candidate = reconciler.candidate(serving_of(saying("new")));
-    let gone = dry_run_once(&reconciler, &candidate, "gone").await;
-    assert_eq!(gone, DryRunOutcome::Idle);
+    let candidate = reconciler.candidate(revision_of(saying("new")));
+    let outcome = dry_run_once(&reconciler, &candidate, "gone").await;
+    assert_eq!(outcome, DryRunOutcome::Idle);
 }
 
 #[tokio::test]
 async fn only_changes_and_faults_are_compared_with_another_revision() {
     let (_world, reconciler) = old_applied().await;
-    let (plugin, now) = (reconciler.plugin(), Timestamp::UNIX_EPOCH);
+    let plugin = reconciler.plugin();
+    let now = Timestamp::UNIX_EPOCH;
     let invalid = guest().answering(fault(1, "no"));
     for (candidate, expected) in [
         (saying("old"), false),
         (saying("new"), true),
         (invalid, true),
     ] {
-        let told = dry_run(&reconciler, candidate).await;
-        assert_eq!(told.is_comparable(plugin, now), expected, "{told:?}");
+        let outcome = dry_run(&reconciler, candidate).await;
+        assert_eq!(outcome.is_comparable(plugin, now), expected, "{outcome:?}");
     }
     assert!(!DryRunOutcome::Idle.is_comparable(plugin, now));
 }
@@ -185,25 +189,30 @@ async fn a_dry_run_for_many_parents_has_a_result_for_each() {
     for name in &names {
         world.put_parent(name, 1);
     }
-    let seen = || reconciler.registration().parents().len() > names.len();
-    world.drive(&reconciler, "all are seen", |_| seen()).await;
-    let candidate = reconciler.candidate(serving_of(saying("new")));
+    let are_cached = || reconciler.registration().parents().len() > names.len();
+    world
+        .drive(&reconciler, "all are seen", |_| are_cached())
+        .await;
+    let candidate = reconciler.candidate(revision_of(saying("new")));
     dry_run_candidate(&reconciler, &candidate).await;
     let mut parents = reconciler.registration().parents();
     parents.insert(7, parent("gone"));
-    let mut told: Vec<_> = reconciler
+    let mut outcomes: Vec<_> = reconciler
         .dry_run(&candidate, parents.clone(), Instant::now())
         .collect()
         .await;
-    told.sort_by(|(one, _), (other, _)| one.cmp(other));
+    outcomes.sort_by(|(left, _), (right, _)| left.cmp(right));
     parents.sort();
-    let ids: Vec<ObjectId> = told.iter().map(|(id, _)| id.clone()).collect();
+    let ids: Vec<ObjectId> = outcomes.iter().map(|(id, _)| id.clone()).collect();
     assert_eq!(ids, parents, "each parent should have one result");
-    for (id, told) in told {
+    for (id, outcome) in outcomes {
         if id == parent("gone") {
-            assert_eq!(told, DryRunOutcome::Idle);
+            assert_eq!(outcome, DryRunOutcome::Idle);
         } else {
-            assert!(matches!(told, DryRunOutcome::Planned(_)), "{id}: {told:?}");
+            assert!(
+                matches!(outcome, DryRunOutcome::Planned(_)),
+                "{id}: {outcome:?}"
+            );
         }
     }
 }

@@ -6,20 +6,21 @@ use innkeeper_sandbox::testing::{keep, report_events};
 
 use super::*;
 
-/// Returns a world with a plugin that makes this number of events for each parent.
+/// Returns a world with a plugin that reports `count` events for each parent.
 async fn making(count: usize) -> (World, Arc<Reconciler>) {
     let reasons: Vec<String> = (0..count).map(|number| format!("Reason{number}")).collect();
     let world = World::start().await;
     let guest = guest().answering(keep(report_events(&reasons)));
-    let reconciler = world.reconciler("web", serving_of(guest));
+    let reconciler = world.reconciler("web", revision_of(guest));
     (world, reconciler)
 }
 
 fn dropped(world: &World) -> Option<String> {
     let text = world.shared.metrics.encode().unwrap();
     let name = "innkeeper_plugin_events_dropped_total{plugin=\"web\"} ";
-    let count = text.lines().find_map(|line| line.strip_prefix(name));
-    count.map(str::to_owned)
+    text.lines()
+        .find_map(|line| line.strip_prefix(name))
+        .map(str::to_owned)
 }
 
 #[tokio::test]
@@ -64,7 +65,7 @@ async fn events_that_find_a_thousand_waiting_are_dropped_and_counted() {
     assert_eq!(world.server.recorded().len(), 1000);
 }
 
-/// A status that the host may not write is told by an Event, because no condition can tell it.
+/// An Event reports a status that the host may not write, because no condition can.
 #[tokio::test]
 async fn a_forbidden_status_is_an_event_with_the_remedy() {
     let (world, reconciler) = making(0).await;

@@ -6,8 +6,8 @@ use super::*;
 
 const GOES: &str = "2026-01-01T00:00:00Z";
 
-/// Runs passes for a parent with its plugin's finalizer, in deletion if `deleted`; returns the first result that does
-/// not wait for the cache.
+/// Runs passes for a parent with the plugin's finalizer, which is being deleted if `deleted`; returns the first result
+/// that does not wait for the cache.
 async fn pass_of(world: &World, guest: Guest, deleted: bool) -> Next {
     let mut stated =
         json!({"metadata": {"finalizers": ["innkeeper.dev/web"]}, "spec": {"size": 1}});
@@ -19,12 +19,12 @@ async fn pass_of(world: &World, guest: Guest, deleted: bool) -> Next {
         finalizes: true,
         ..Description::default()
     });
-    let reconciler = world.reconciler("web", serving_of(guest));
+    let reconciler = world.reconciler("web", revision_of(guest));
     let due = async {
         loop {
             reconciler.registration().triggers(99).await;
             match reconciler.pass(&parent("a"), Attempt::default()).await {
-                Next::Parked(_) | Next::Again(_) | Next::Forget => {}
+                Next::AwaitCache(_) | Next::AwaitOwnWrites(_) | Next::Forget => {}
                 next => return next,
             }
         }
@@ -57,7 +57,7 @@ async fn a_denied_status_does_not_keep_a_finalized_parent() {
 
 /// A10: a finalizer that cannot come off is a condition that stays as it is until the write succeeds.
 #[tokio::test]
-async fn a_refused_finalizer_is_told_with_the_way_out() {
+async fn a_condition_explains_a_refused_finalizer_and_the_remedy() {
     let world = World::start().await;
     let answer = json!({"message": "spec.must: Required value"});
     world.server.refuse("PATCH webs ", 422, answer);
@@ -81,9 +81,9 @@ async fn a_refused_finalizer_is_told_with_the_way_out() {
     }
 }
 
-/// A10: a parent that cannot get its finalizer gets no child.
+/// A parent that cannot get its finalizer gets no child.
 #[tokio::test]
-async fn a_finalizer_that_cannot_be_added_is_told() {
+async fn a_condition_reports_a_finalizer_that_cannot_be_added() {
     let world = World::start().await;
     let answer = json!({"message": "spec.must: Required value"});
     world.server.refuse("PATCH webs a/web", 422, answer);
@@ -94,9 +94,9 @@ async fn a_finalizer_that_cannot_be_added_is_told() {
         finalizes: true,
         ..Description::default()
     });
-    let reconciler = world.reconciler("web", serving_of(guest));
+    let reconciler = world.reconciler("web", revision_of(guest));
     world
-        .drive(&reconciler, "told", |world| {
+        .drive(&reconciler, "reported", |world| {
             world.synced("a") == "FinalizerRefused"
         })
         .await;
@@ -108,7 +108,7 @@ async fn a_finalizer_that_cannot_be_added_is_told() {
 /// A10: the host's conditions alone are tried once after a denial, and not while they get the same answer.
 #[tokio::test]
 async fn a_denied_status_is_tried_once_in_each_pass() {
-    let (world, reconciler) = applied("web", serving_of(saying("hello"))).await;
+    let (world, reconciler) = applied("web", revision_of(saying("hello"))).await;
     let answer = json!({"message": "policy 'p' denied request: no status for you"});
     world.server.refuse("PATCH webs/status ", 403, answer);
     world.put_parent("a", 2);
@@ -131,8 +131,8 @@ async fn a_denied_status_is_tried_once_in_each_pass() {
     }
 }
 
-/// A10: a parent that goes with its namespace has no further pass. A parent in deletion is retried, because its guest
-/// must finalize it first, and says how a user ends that.
+/// A parent that disappears with the namespace has no further pass. A parent that is being deleted is retried, because
+/// the guest must finalize it first, and a condition says how a user can end that.
 #[tokio::test]
 async fn a_terminating_namespace_ends_only_the_passes_of_parents_that_go_with_it() {
     for (deleted, expected) in [(false, Next::UntilChanged), (true, Next::Backoff)] {

@@ -2,7 +2,7 @@
 
 use super::{remembering::until_skipped, *};
 
-/// Returns the managers that have applied the child of a parent.
+/// Returns the managers that have applied a parent's child.
 fn managers(world: &World, namespace: &str) -> Vec<String> {
     let child = world.server.get("configmaps", namespace, "child").unwrap();
     let entries = child["metadata"]["managedFields"].as_array().unwrap();
@@ -17,23 +17,23 @@ fn written(world: &World, before: usize) -> Vec<String> {
 
 #[tokio::test]
 async fn a_changed_field_manager_applies_each_child_once_and_a_restart_applies_none() {
-    let (world, reconciler) = applied("web", serving_of(saying("hello"))).await;
+    let (world, reconciler) = applied("web", revision_of(saying("hello"))).await;
     until_skipped(&world, &reconciler).await;
     assert_eq!(managers(&world, "a"), ["innkeeper:web"]);
 
-    for (serving, expected) in [
+    for (revision, expected) in [
         (
-            serving_of(saying("hello")).applying_as("operator"),
+            revision_of(saying("hello")).applying_as("operator"),
             vec!["innkeeper:web", "operator"],
         ),
         (
-            serving_of(saying("hello")).applying_as("another"),
+            revision_of(saying("hello")).applying_as("another"),
             vec!["another", "innkeeper:web", "operator"],
         ),
     ] {
         let before = world.server.writes().len();
-        let changed = serving.clone();
-        reconciler.swap(serving, None);
+        let changed = revision.clone();
+        reconciler.swap(revision, None);
         world
             .drive(&reconciler, "applied once more", |world| {
                 managers(world, "a") == expected
@@ -51,7 +51,7 @@ async fn a_changed_field_manager_applies_each_child_once_and_a_restart_applies_n
 
     // The plugin's own managed fields are still there and unchanged.
     let before = world.server.writes().len();
-    reconciler.swap(serving_of(saying("hello")), None);
+    reconciler.swap(revision_of(saying("hello")), None);
     until_skipped(&world, &reconciler).await;
     assert_eq!(written(&world, before), [""; 0]);
 }

@@ -20,7 +20,7 @@ fn reading() -> Guest {
         .doing(instructions, &["v1", "Pod", "pod"])
 }
 
-/// Runs passes until one is skipped, and returns the time of the next pass from that one.
+/// Runs passes until one is skipped, and returns its next pass.
 pub(super) async fn until_skipped(world: &World, reconciler: &Reconciler) -> Next {
     let skipped = reconciler.passes_skipped();
     let running = async {
@@ -32,13 +32,14 @@ pub(super) async fn until_skipped(world: &World, reconciler: &Reconciler) -> Nex
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    let ended = timeout(PATIENCE, running).await;
-    ended.unwrap_or_else(|_| panic!("{:?}", world.server.writes()))
+    timeout(PATIENCE, running)
+        .await
+        .unwrap_or_else(|_| panic!("{:?}", world.server.writes()))
 }
 
 #[tokio::test]
 async fn a_pass_with_the_inputs_of_the_last_one_is_skipped_until_an_input_changes() {
-    let (world, reconciler) = applied("web", serving_of(reading())).await;
+    let (world, reconciler) = applied("web", revision_of(reading())).await;
     let requeue = Next::RequeueAfter(Duration::from_secs(5));
     assert_eq!(until_skipped(&world, &reconciler).await, requeue);
     let skipped = reconciler.passes_skipped();
@@ -48,12 +49,12 @@ async fn a_pass_with_the_inputs_of_the_last_one_is_skipped_until_an_input_change
     );
     assert_eq!(reconciler.passes_skipped(), skipped + 1);
 
-    // A change of an object that the remembered pass read triggers a pass, which is not skipped.
+    // Changing an object that the remembered pass read triggers a pass that is not skipped.
     while let Some(due) = reconciler.registration().triggers(99).now_or_never() {
         assert!(!due.is_empty());
     }
     world.server.put("pods", "a", "pod", json!({"spec": {}}));
-    let seen = async {
+    let triggered = async {
         loop {
             let due = reconciler.registration().triggers(99).await;
             if due
@@ -64,7 +65,7 @@ async fn a_pass_with_the_inputs_of_the_last_one_is_skipped_until_an_input_change
             }
         }
     };
-    timeout(PATIENCE, seen)
+    timeout(PATIENCE, triggered)
         .await
         .expect("a skipped pass should keep its subscriptions");
     let skipped = reconciler.passes_skipped();
@@ -81,8 +82,8 @@ async fn a_pass_with_the_inputs_of_the_last_one_is_skipped_until_an_input_change
         .await;
     until_skipped(&world, &reconciler).await;
 
-    // The first pass of another revision is not skipped.
-    reconciler.swap(serving_of(reading().with_pages(3)), None);
+    // Another revision's first pass is not skipped.
+    reconciler.swap(revision_of(reading().with_pages(3)), None);
     let skipped = reconciler.passes_skipped();
     reconciler.pass(&parent("a"), Attempt::default()).await;
     assert_eq!(reconciler.passes_skipped(), skipped);
@@ -97,7 +98,7 @@ async fn a_pass_that_ends_with_its_own_status_is_not_repeated() {
             ..Description::default()
         };
         let guest = saying("hello").describing(description);
-        let (world, reconciler) = applied("web", serving_of(guest)).await;
+        let (world, reconciler) = applied("web", revision_of(guest)).await;
         let before = reconciler.passes_skipped();
         let id = parent("a");
         let pass = || reconciler.pass(&id, Attempt::default());
@@ -105,11 +106,13 @@ async fn a_pass_that_ends_with_its_own_status_is_not_repeated() {
         assert_eq!(reconciler.passes_skipped() - before, skipped);
 
         world.put_parent("a", 2);
-        let seen = || {
-            let parent = reconciler.registration().parent(&id);
-            parent.is_some_and(|parent| parent.json.contains("\"size\":2"))
+        let is_cached = || {
+            reconciler
+                .registration()
+                .parent(&id)
+                .is_some_and(|parent| parent.json.contains("\"size\":2"))
         };
-        world.drive(&reconciler, "changed", |_| seen()).await;
+        world.drive(&reconciler, "changed", |_| is_cached()).await;
         let before = reconciler.passes_skipped();
         pass().await;
         assert_eq!(reconciler.passes_skipped(), before + skipped);
@@ -118,7 +121,7 @@ async fn a_pass_that_ends_with_its_own_status_is_not_repeated() {
 
 #[tokio::test]
 async fn a_skipped_pass_counts_in_the_rollout_analysis() {
-    let (world, reconciler) = applied("web", serving_of(saying("hello"))).await;
+    let (world, reconciler) = applied("web", revision_of(saying("hello"))).await;
     until_skipped(&world, &reconciler).await;
     reconciler.restart_analysis();
     let skipped = reconciler.passes_skipped();
@@ -128,13 +131,13 @@ async fn a_skipped_pass_counts_in_the_rollout_analysis() {
     assert_eq!((analysis.well(), analysis.pending()), (1, 0));
 }
 
-/// Starts the plugin, and returns true if the first pass of the parent is skipped.
-async fn begins_with_a_skip(world: &World, serving: Serving) -> bool {
-    let reconciler = world.reconciler("web", serving);
+/// Starts the plugin, and returns true if the parent's first pass is skipped.
+async fn begins_with_a_skip(world: &World, revision: Revision) -> bool {
+    let reconciler = world.reconciler("web", revision);
     let triggers = timeout(PATIENCE, reconciler.registration().triggers(99)).await;
     assert_eq!(triggers.unwrap()[0].0, parent("a"));
     let passes = async {
-        while let Next::Parked(_) = reconciler.pass(&parent("a"), Attempt::default()).await {
+        while let Next::AwaitCache(_) = reconciler.pass(&parent("a"), Attempt::default()).await {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
@@ -148,8 +151,8 @@ async fn a_restarted_host_skips_what_the_last_one_would_have_skipped() {
     let mut world = World::start().await;
     let files = PassFiles::open(directory.path()).unwrap();
     Arc::get_mut(&mut world.shared).unwrap().pass_files = Some(files);
-    let serving = || serving_of(reading());
-    let (world, reconciler) = applied_in(world, "web", serving()).await;
+    let revision = || revision_of(reading());
+    let (world, reconciler) = applied_in(world, "web", revision()).await;
     until_skipped(&world, &reconciler).await;
     let passes = directory.path().join("passes");
     fs::remove_dir(&passes).unwrap();
@@ -165,11 +168,11 @@ async fn a_restarted_host_skips_what_the_last_one_would_have_skipped() {
     fs::write(&file, &text).unwrap();
     drop(reconciler);
 
-    assert!(begins_with_a_skip(&world, serving()).await);
+    assert!(begins_with_a_skip(&world, revision()).await);
     // Grants, limits and accounts are no inputs, but they decide on the result.
     let user = Some("somebody".to_owned());
-    assert!(!begins_with_a_skip(&world, serving().acting_as(user)).await);
-    assert!(!begins_with_a_skip(&world, serving_of(reading().with_pages(3))).await);
+    assert!(!begins_with_a_skip(&world, revision().acting_as(user)).await);
+    assert!(!begins_with_a_skip(&world, revision_of(reading().with_pages(3))).await);
 
     for damaged in [
         "",
@@ -177,12 +180,12 @@ async fn a_restarted_host_skips_what_the_last_one_would_have_skipped() {
         &text.replace("\"key\":\"", "\"key\":\"x"),
     ] {
         fs::write(&file, damaged).unwrap();
-        assert!(!begins_with_a_skip(&world, serving()).await, "{damaged}");
+        assert!(!begins_with_a_skip(&world, revision()).await, "{damaged}");
     }
     fs::write(&file, &text).unwrap();
-    assert!(begins_with_a_skip(&world, serving()).await);
+    assert!(begins_with_a_skip(&world, revision()).await);
     world.server.put("pods", "a", "pod", json!({"spec": {}}));
-    assert!(!begins_with_a_skip(&world, serving()).await);
+    assert!(!begins_with_a_skip(&world, revision()).await);
 
     let opened = File::open(&file).unwrap();
     let now = opened.metadata().unwrap().modified().unwrap();
@@ -195,7 +198,7 @@ async fn a_restarted_host_skips_what_the_last_one_would_have_skipped() {
 #[tokio::test]
 async fn a_guest_that_asks_for_the_time_is_called_in_every_pass() {
     let timely = saying("hello").doing("(drop (call $now))", &[]);
-    let (_world, reconciler) = applied("web", serving_of(timely)).await;
+    let (_world, reconciler) = applied("web", revision_of(timely)).await;
     for _ in 0..20 {
         reconciler.pass(&parent("a"), Attempt::default()).await;
     }
@@ -206,7 +209,7 @@ async fn a_guest_that_asks_for_the_time_is_called_in_every_pass() {
 async fn no_pass_is_skipped_without_the_memory_of_passes() {
     let mut world = World::start().await;
     Arc::get_mut(&mut world.shared).unwrap().remember_passes = false;
-    let (_world, reconciler) = applied_in(world, "web", serving_of(saying("hello"))).await;
+    let (_world, reconciler) = applied_in(world, "web", revision_of(saying("hello"))).await;
     for _ in 0..20 {
         reconciler.pass(&parent("a"), Attempt::default()).await;
     }

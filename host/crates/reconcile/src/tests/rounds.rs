@@ -1,20 +1,20 @@
-//! Passes that go on after their own writes, with a cache that is ahead of its watches.
+//! Passes with several rounds, with a cache that is ahead of its watches.
 
 use super::*;
 
 /// The guest asks for a pass every five seconds.
 const SETTLED: Next = Next::RequeueAfter(Duration::from_secs(5));
 
-/// Starts a plugin with the parent of namespace `a` in the cache, whose passes have not begun.
+/// Starts a plugin with the parent in namespace `a` in the cache, before its first pass.
 async fn listed(guest: Guest) -> (World, Arc<Reconciler>) {
     let world = World::start().await;
     world.put_parent("a", 1);
-    let reconciler = world.reconciler("web", serving_of(guest));
+    let reconciler = world.reconciler("web", revision_of(guest));
     triggered(&reconciler, "a").await;
     (world, reconciler)
 }
 
-/// Waits for a trigger of the parent of this namespace, and returns its cause; no other parent may be triggered.
+/// Waits until the parent in this namespace is triggered, and returns the cause; no other parent may be triggered.
 async fn triggered(reconciler: &Reconciler, namespace: &str) -> Cause {
     let triggers = timeout(PATIENCE, reconciler.registration().triggers(99))
         .await
@@ -36,7 +36,7 @@ fn other_fields(field: &str) -> Value {
 
 const WRITES: [&str; 2] = ["PATCH configmaps a/child", "PATCH webs/status a/web"];
 
-/// The writes of children and parents, without the inventory of the host.
+/// The writes to children and parents, without the inventory.
 fn writes(world: &World) -> Vec<String> {
     let mut writes = world.server.writes();
     writes.retain(|write| !write.contains(" host/"));
@@ -54,7 +54,7 @@ async fn one_pass_writes_children_and_status_before_any_event_of_them() {
     assert_eq!(pass(&reconciler, "a").await, SETTLED);
     assert_eq!(writes(&world), WRITES);
 
-    // The events are no changes. Those of the other parent come after them in the same watches.
+    // The watch events are no changes. The other parent's events come after them in the same watches.
     world.server.show_events();
     world.put_parent("b", 1);
     triggered(&reconciler, "b").await;
@@ -78,7 +78,7 @@ async fn a_foreign_change_behind_an_own_write_is_a_trigger() {
 }
 
 #[tokio::test]
-async fn a_child_that_was_deleted_behind_an_own_write_is_made_again() {
+async fn a_child_that_was_deleted_behind_an_own_write_is_created_again() {
     let (world, reconciler) = listed(saying("hello")).await;
     world.server.hold_events();
     pass(&reconciler, "a").await;
@@ -90,14 +90,14 @@ async fn a_child_that_was_deleted_behind_an_own_write_is_made_again() {
     assert_eq!(world.child_says("a").unwrap(), "hello");
 }
 
-/// Runs a pass of namespace `b` whose answers come after their events, and after the changes that `meanwhile` makes; it
-/// returns the number of children that the cache shows then, with one more without a parent.
+/// Runs a pass in namespace `b` whose responses come after their watch events, and after the changes by `meanwhile`.
+/// Returns how many children the cache shows then, including one without a parent.
 async fn pass_with_late_answers(
     world: &World,
     reconciler: &Reconciler,
     meanwhile: impl Fn() -> usize,
 ) {
-    // The host has recorded the kinds of its children then.
+    // By then the host has recorded the child kinds.
     pass(reconciler, "a").await;
     world.put_parent("b", 1);
     triggered(reconciler, "b").await;
@@ -167,7 +167,8 @@ async fn a_change_during_a_pass_that_the_pass_has_not_seen_makes_one_more() {
     let writing = world.server.hold_writes();
     let edit = async {
         world.put_parent("a", 3);
-        let shown = |parent: Option<innkeeper_model::Object>| parent.and_then(|it| it.generation);
+        let shown =
+            |parent: Option<innkeeper_model::Object>| parent.and_then(|parent| parent.generation);
         while shown(reconciler.registration().parent(&parent("a"))) != Some(3) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

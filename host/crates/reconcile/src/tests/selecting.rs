@@ -18,8 +18,8 @@ fn selection(namespaces: &str, parents: &str) -> Selection {
 }
 
 /// Returns a revision that selects parents with the label `tier` in namespaces with the label `team=a`.
-fn choosy() -> Serving {
-    serving_of(saying("hello")).selecting(selection("team=a", "tier"))
+fn choosy() -> Revision {
+    revision_of(saying("hello")).selecting(selection("team=a", "tier"))
 }
 
 impl World {
@@ -33,18 +33,19 @@ impl World {
         self.server.put("webs", namespace, "web", stated);
     }
 
-    /// Returns a condition of a parent as `Status/Reason`.
-    fn said(&self, namespace: &str, kind: &str) -> Option<String> {
+    /// Returns a parent's condition as `Status/Reason`.
+    fn condition(&self, namespace: &str, kind: &str) -> Option<String> {
         let parent = self.server.get("webs", namespace, "web")?;
-        let conditions = parent["status"]["conditions"].as_array()?.clone();
-        let mut conditions = conditions.into_iter();
-        let said = conditions.find(|condition| condition["type"] == kind)?;
-        let text = |field: &str| said[field].as_str().unwrap_or_default().to_owned();
+        let condition = parent["status"]["conditions"]
+            .as_array()?
+            .iter()
+            .find(|condition| condition["type"] == kind)?;
+        let text = |field: &str| condition[field].as_str().unwrap_or_default().to_owned();
         Some(format!("{}/{}", text("status"), text("reason")))
     }
 
     fn says(&self, namespace: &str, synced: &str) -> bool {
-        self.said(namespace, "Synced").as_deref() == Some(synced)
+        self.condition(namespace, "Synced").as_deref() == Some(synced)
     }
 }
 
@@ -98,7 +99,7 @@ async fn a_parent_that_leaves_the_selection_keeps_its_children_and_continues_aft
                 world.says("a", "Unknown/NotSelected")
             })
             .await;
-        let ready = world.said("a", "Ready");
+        let ready = world.condition("a", "Ready");
         assert_eq!(ready.as_deref(), Some("Unknown/NotSelected"));
         // A changed child is not restored now.
         world.server.put(
@@ -118,7 +119,7 @@ async fn a_parent_that_leaves_the_selection_keeps_its_children_and_continues_aft
                 world.says("a", "True/Applied")
             })
             .await;
-        let ready = world.said("a", "Ready");
+        let ready = world.condition("a", "Ready");
         assert_eq!(ready.as_deref(), Some("True/Ready"));
         let written = world.server.writes().split_off(before);
         assert_eq!(written, ["PATCH webs/status a/web"]);
@@ -164,12 +165,12 @@ async fn a_parent_that_was_never_selected_has_no_writes() {
 #[tokio::test]
 async fn a_parent_in_a_system_namespace_is_served_only_if_the_grants_name_it() {
     let world = World::start().await;
-    // In this world, `host` has the objects of the host, and `host-pod` its Pod and account.
+    // In this world, `host` contains the host's objects, and `host-pod` the host's Pod and account.
     let system = ["kube-system", "host", "host-pod"];
     for namespace in ["kube-system", "host", "host-pod", "a"] {
         world.put_parent(namespace, 1);
     }
-    let reconciler = world.reconciler("web", serving_of(saying("hello")));
+    let reconciler = world.reconciler("web", revision_of(saying("hello")));
     world
         .drive(&reconciler, "applied", |world| {
             world.says("a", "True/Applied")
@@ -177,12 +178,12 @@ async fn a_parent_in_a_system_namespace_is_served_only_if_the_grants_name_it() {
         .await;
     rest(&reconciler).await;
     for namespace in system {
-        assert_eq!(world.said(namespace, "Synced"), None);
+        assert_eq!(world.condition(namespace, "Synced"), None);
         assert_eq!(world.child_says(namespace), None);
     }
     assert_eq!(reconciler.parent_count(), 1);
 
-    let mut granted = serving_of(saying("hello"));
+    let mut granted = revision_of(saying("hello"));
     let names = system.map(str::to_owned);
     Arc::make_mut(&mut granted.grants).system_namespaces = names.into();
     let reconciler = world.reconciler("web", granted);
@@ -238,7 +239,7 @@ async fn a_changed_selection_applies_to_all_parents() {
     world.label_namespace("b", json!({"team": "b"}));
     world.label_parent("b", json!({"tier": "1"}));
     rest(&reconciler).await;
-    let of_b = serving_of(saying("hello")).selecting(selection("team=b", ""));
+    let of_b = revision_of(saying("hello")).selecting(selection("team=b", ""));
     reconciler.swap(of_b, None);
     world
         .drive(&reconciler, "the other parent is applied", |world| {
@@ -246,7 +247,7 @@ async fn a_changed_selection_applies_to_all_parents() {
         })
         .await;
     assert_eq!(world.child_says("a").as_deref(), Some("hello"));
-    reconciler.swap(serving_of(saying("hello")), None);
+    reconciler.swap(revision_of(saying("hello")), None);
     world
         .drive(&reconciler, "both parents are applied", |world| {
             world.says("a", "True/Applied") && world.says("b", "True/Applied")
@@ -258,15 +259,15 @@ async fn a_changed_selection_applies_to_all_parents() {
 async fn a_dry_run_skips_parents_that_the_candidate_does_not_select() {
     let (world, reconciler) = served().await;
     let nothing = guest().answering(desired(Vec::new()));
-    let told = async |selected: Selection| {
-        let candidate = serving_of(nothing.clone()).selecting(selected);
+    let dry_run = async |selected: Selection| {
+        let candidate = revision_of(nothing.clone()).selecting(selected);
         dry_run_candidate(&reconciler, &reconciler.candidate(candidate)).await
     };
     for (namespaces, parents) in [("team=b", ""), ("", "tier=2"), ("team=b", "tier")] {
-        let told = told(selection(namespaces, parents)).await;
-        assert_eq!(told, DryRunOutcome::Idle, "{namespaces:?} {parents:?}");
+        let outcome = dry_run(selection(namespaces, parents)).await;
+        assert_eq!(outcome, DryRunOutcome::Idle, "{namespaces:?} {parents:?}");
     }
-    let selected = changes(told(selection("team=a", "tier=1")).await);
+    let selected = changes(dry_run(selection("team=a", "tier=1")).await);
     assert_eq!(selected.deletes.len(), 1);
     assert_eq!(world.child_says("a").as_deref(), Some("hello"));
 }
@@ -275,7 +276,7 @@ async fn a_dry_run_skips_parents_that_the_candidate_does_not_select() {
 async fn guests_cannot_read_the_namespaces_that_the_host_reads() {
     let (_world, reconciler) = served().await;
     let observed = reconciler.registration().parent(&parent("a")).unwrap();
-    let serving = reconciler.serving();
+    let revision = reconciler.revision();
     let reference = ObjectRef {
         kind: Gvk::new("", "v1", "Namespace"),
         namespace: None,
@@ -286,6 +287,6 @@ async fn guests_cannot_read_the_namespaces_that_the_host_reads() {
         reads.read(&ReadKey::Get(reference.clone()))
     };
     let not_granted = ReadFailure::NotGranted(reference.kind.clone());
-    assert_eq!(ask(&serving.reads), Answer::Failed(not_granted));
-    assert!(matches!(ask(&serving.own_reads), Answer::Object(Some(_))));
+    assert_eq!(ask(&revision.reads), Answer::Failed(not_granted));
+    assert!(matches!(ask(&revision.own_reads), Answer::Object(Some(_))));
 }

@@ -1,4 +1,4 @@
-//! An API server in memory, on loopback: lists, watches, and the part of server-side apply that a pass needs.
+//! An in-memory API server on loopback: lists, watches, and as much server-side apply as a pass needs.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -46,18 +46,18 @@ struct State {
 struct World {
     objects: BTreeMap<Place, Stored>,
     version: u64,
-    /// Version, plural, type and object of each watch event.
+    /// The watch events: version, plural, type and object.
     events: Vec<(u64, String, &'static str, Value)>,
     writes: Vec<String>,
-    /// The reasons of the Events.
+    /// The Event reasons.
     recorded: Vec<String>,
-    /// The begin of a write's line, and the status code and body that answer such writes.
+    /// The start of a write's line, and the response's status code and body.
     refused: Vec<(String, u16, Value)>,
 }
 
 #[derive(Clone, Default)]
 struct Stored {
-    /// The fields from its user.
+    /// The user's fields.
     stated: Value,
     /// The applied fields, by manager and subresource.
     applied: BTreeMap<(String, &'static str), Value>,
@@ -98,7 +98,7 @@ impl Server {
         }
     }
 
-    /// Creates or changes an object, as its user does.
+    /// Creates or changes an object as a user.
     pub(crate) fn put(&self, plural: &str, namespace: &str, name: &str, stated: Value) {
         self.state.change(place(plural, namespace, name), |stored| {
             if stored.stated["spec"] != stated["spec"] {
@@ -118,12 +118,12 @@ impl Server {
         world.objects.get(&place).map(|stored| stored.shown(&place))
     }
 
-    /// Returns verb, plural, namespace and name of each write so far, except for Events.
+    /// Returns verb, plural, namespace and name for each write so far, except Events.
     pub(crate) fn writes(&self) -> Vec<String> {
         self.state.world.lock().writes.clone()
     }
 
-    /// Returns the reason of each Event so far.
+    /// Returns the reasons of all Events so far.
     pub(crate) fn recorded(&self) -> Vec<String> {
         self.state.world.lock().recorded.clone()
     }
@@ -237,20 +237,20 @@ impl State {
         self.version.send_replace(version);
     }
 
-    /// Answers an apply; a version in its body must be the current one.
+    /// Answers an apply; a version in the body must be the current one.
     fn apply(&self, place: &Place, sub: &'static str, manager: &str, body: Value) -> (u16, Value) {
-        let known = self.world.lock().objects.get(place).cloned();
+        let current = self.world.lock().objects.get(place).cloned();
         let metadata = body["metadata"].clone();
         let bound = metadata["resourceVersion"].as_str();
-        match (&known, bound) {
+        match (&current, bound) {
             (Some(_), Some("1")) => return (409, status(409, "AlreadyExists")),
-            (Some(known), Some(bound)) if bound != known.version.to_string() => {
+            (Some(current), Some(bound)) if bound != current.version.to_string() => {
                 return (409, status(409, "Conflict"));
             }
             (None, Some(bound)) if bound != "1" => return (404, status(404, "NotFound")),
             _ => {}
         }
-        let code = if known.is_some() { 200 } else { 201 };
+        let code = if current.is_some() { 200 } else { 201 };
         let shown = self.change(place.clone(), |stored| {
             for ((other, _), known) in &mut stored.applied {
                 if other != manager {
@@ -345,7 +345,7 @@ fn give_up(known: &mut Value, body: &Value) {
     }
 }
 
-/// The key of a list whose items are merged.
+/// The key by which a list's items are merged.
 fn keyed(items: &[Value]) -> Option<&'static str> {
     let first = items.first()?;
     ["type", "uid"]
@@ -353,7 +353,7 @@ fn keyed(items: &[Value]) -> Option<&'static str> {
         .find(|key| !first[*key].is_null())
 }
 
-/// Returns the fields that the manager of an apply owns, as `FieldsV1`.
+/// Returns the fields that an apply's manager owns, as `FieldsV1`.
 fn owned(body: &Value) -> Value {
     const SYSTEM: [&str; 6] = [
         "apiVersion",
@@ -420,8 +420,8 @@ async fn serve(stream: TcpStream, state: Arc<State>) {
                 state.recording.acquire().await.unwrap().forget();
                 let reason = request.body["reason"].as_str().unwrap_or("counted");
                 state.world.lock().recorded.push(reason.to_owned());
-                let made = || request.body["metadata"]["name"].clone();
-                let name = name.first().map_or_else(made, |name| json!(name));
+                let from_body = || request.body["metadata"]["name"].clone();
+                let name = name.first().map_or_else(from_body, |name| json!(name));
                 let metadata = json!({"namespace": namespace, "name": name, "uid": "e", "resourceVersion": "1"});
                 (201, json!({ "metadata": metadata }))
             }
@@ -473,9 +473,12 @@ fn write(state: &State, place: &Place, sub: &'static str, request: Request) -> (
     }
     let takes_off_the_finalizer = request.body.is_array();
     if request.method == "DELETE" || takes_off_the_finalizer {
-        let gone = state.world.lock().objects.get(place).cloned();
+        let removed = state.world.lock().objects.get(place).cloned();
         state.remove(place);
-        return (200, gone.map_or(Value::Null, |gone| gone.shown(place)));
+        return (
+            200,
+            removed.map_or(Value::Null, |removed| removed.shown(place)),
+        );
     }
     let manager = request
         .query
@@ -483,7 +486,7 @@ fn write(state: &State, place: &Place, sub: &'static str, request: Request) -> (
         .cloned()
         .unwrap_or_default();
     let mut body = request.body;
-    // An apply of the status changes no other field.
+    // A status apply changes only the status.
     if !sub.is_empty() {
         body = json!({"metadata": {"resourceVersion": body["metadata"]["resourceVersion"]}, "status": body["status"]});
     }
@@ -509,7 +512,7 @@ async fn watch(
     query: &BTreeMap<String, String>,
 ) {
     let mut version = state.version.subscribe();
-    let mut seen: u64 = query["resourceVersion"].parse().unwrap();
+    let mut sent: u64 = query["resourceVersion"].parse().unwrap();
     let selector = query.get("labelSelector").map(String::as_str);
     if stream
         .write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n")
@@ -522,7 +525,7 @@ async fn watch(
         let lines: Vec<String> = {
             let shown = *state.shown.lock();
             let world = state.world.lock();
-            let happened = |at: u64, of: &str| at > seen && at <= shown && of == plural;
+            let happened = |at: u64, of: &str| at > sent && at <= shown && of == plural;
             let lines = world
                 .events
                 .iter()
@@ -535,7 +538,7 @@ async fn watch(
                 })
                 .map(|(.., kind, object)| format!("{}\n", json!({"type": kind, "object": object})))
                 .collect();
-            seen = world.version.min(shown);
+            sent = world.version.min(shown);
             lines
         };
         let lines = lines.concat();
@@ -585,7 +588,8 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Request> {
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await.ok()?;
     let mut words = head.first()?.split_whitespace();
-    let (method, target) = (words.next()?, words.next()?);
+    let method = words.next()?;
+    let target = words.next()?;
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let plain = |text: &str| {
         text.replace("%2F", "/")

@@ -4,13 +4,13 @@ use innkeeper_sandbox::testing::fault;
 
 use super::*;
 
-fn limited(guest: Guest, writes_per_minute_max: u32) -> Serving {
-    let serving = serving_of(guest);
+fn limited(guest: Guest, writes_per_minute_max: u32) -> Revision {
+    let revision = revision_of(guest);
     let limits = Limits {
         writes_per_minute_max,
         ..Limits::default()
     };
-    Serving::new(serving.plugin, serving.grants, Arc::new(limits))
+    Revision::new(revision.plugin, revision.grants, Arc::new(limits))
 }
 
 fn creates(world: &World, namespace: &str) -> usize {
@@ -63,7 +63,7 @@ async fn a_parent_that_never_settles_is_throttled() {
         match next {
             Next::RequeueAfter(wait) => assert!(wait <= Duration::from_secs(30), "{wait:?}"),
             // The cache has not shown the last write yet.
-            Next::Again(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+            Next::AwaitOwnWrites(_) => tokio::time::sleep(Duration::from_millis(5)).await,
             other => panic!("{other:?}"),
         }
     }
@@ -83,7 +83,7 @@ async fn a_parent_that_never_settles_is_throttled() {
         .await;
 }
 
-/// The first creates of an answer have a limit of their own; updates do not.
+/// An answer's first creates have a separate limit; updates do not.
 #[tokio::test]
 async fn a_plan_over_the_write_limit_is_applied_up_to_the_limit() {
     let world = World::start().await;
@@ -110,7 +110,7 @@ async fn a_plan_over_the_write_limit_is_applied_up_to_the_limit() {
     }
 }
 
-/// Q6: a condition that differs in every pass triggers the next pass by its write.
+/// A condition that differs in every pass triggers the next pass by its write.
 #[tokio::test]
 async fn conditions_that_change_in_every_pass_are_throttled() {
     let world = World::start().await;
@@ -125,14 +125,15 @@ async fn conditions_that_change_in_every_pass_are_throttled() {
         })
         .await;
     let writes = || world.server.writes().len();
-    let (mut last, mut quiet) = (writes(), 0);
+    let mut last = writes();
+    let mut quiet = 0;
     let mut waits = Vec::new();
     let until_quiet = async {
         for revision in revisions.iter().cycle() {
             reconciler.swap(revision.clone(), None);
             match reconciler.pass(&parent("a"), Attempt::default()).await {
-                // The cache has not shown the write of the other one yet.
-                Next::Again(_) | Next::Backoff => {
+                // The cache has not shown the other parent's write yet.
+                Next::AwaitOwnWrites(_) | Next::Backoff => {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
                 Next::RequeueAfter(wait) => waits.push(wait),
@@ -156,10 +157,10 @@ async fn conditions_that_change_in_every_pass_are_throttled() {
     assert!(parent.contains("(Invalid: expired "), "{parent}");
 }
 
-/// Returns a revision of a guest under these limits.
-fn bounded(guest: Guest, limits: Limits) -> Serving {
-    let serving = serving_of(guest);
-    Serving::new(serving.plugin, serving.grants, Arc::new(limits))
+/// Returns a revision with these limits.
+fn bounded(guest: Guest, limits: Limits) -> Revision {
+    let revision = revision_of(guest);
+    Revision::new(revision.plugin, revision.grants, Arc::new(limits))
 }
 
 /// The parents in a namespace share its writes; a condition names the limit, and another namespace is not limited.
@@ -167,7 +168,7 @@ fn bounded(guest: Guest, limits: Limits) -> Serving {
 async fn a_namespace_over_its_writes_is_throttled_and_others_are_not() {
     let world = World::start().await;
     let limits = Limits {
-        // A burst of 100: the children fit in once, but not twice.
+        // A burst is 100 writes: enough for the children once, but not twice.
         writes_per_second_max: 1,
         writes_per_minute_max: 6000,
         ..Limits::default()
@@ -189,7 +190,7 @@ async fn a_namespace_over_its_writes_is_throttled_and_others_are_not() {
     );
     let parent = world.server.get("webs", "a", "web").unwrap().to_string();
     assert!(
-        parent.contains("plugin web in namespace a has used up its 1 writes per second"),
+        parent.contains("plugin web in namespace a has reached its limit of 1 writes per second"),
         "{parent}"
     );
     let usage = reconciler.usage();
@@ -210,9 +211,9 @@ async fn a_namespace_over_its_writes_is_throttled_and_others_are_not() {
         .await;
 }
 
-/// A plugin that has as many children as it may keeps them, and a parent that waits goes on after one is deleted.
+/// A plugin keeps as many children as it may have, and a waiting parent continues after one is deleted.
 #[tokio::test]
-async fn a_plugin_over_its_objects_in_a_namespace_keeps_them_and_makes_no_more() {
+async fn a_plugin_over_its_objects_in_a_namespace_keeps_them_and_creates_no_more() {
     let world = World::start().await;
     let limits = Limits {
         namespace_objects_max: 1,
@@ -244,7 +245,7 @@ async fn a_plugin_over_its_objects_in_a_namespace_keeps_them_and_makes_no_more()
     assert_eq!(world.synced("a"), "Applied");
     let next = reconciler.pass(&parent("b"), Attempt::default()).await;
     assert!(
-        matches!(next, Next::RequeueAfter(_) | Next::Again(_)),
+        matches!(next, Next::RequeueAfter(_) | Next::AwaitOwnWrites(_)),
         "{next:?}"
     );
     reconciler.swap(bounded(saying("hello"), Limits::default()), None);

@@ -2,12 +2,12 @@
 
 use super::*;
 
-/// Each host writes its own child and status over those of the other one, less and less often, and names the other one.
+/// Each host overwrites the other one's child and status, less and less often, and names the other one.
 #[tokio::test]
 async fn a_second_host_is_named_and_both_slow_down() {
     let world = World::start().await;
     world.put_parent("a", 1);
-    let hosts = ["one", "two"].map(|text| world.reconciler("web", serving_of(saying(text))));
+    let hosts = ["one", "two"].map(|text| world.reconciler("web", revision_of(saying(text))));
     let child_writes = || {
         let writes = world.server.writes();
         writes

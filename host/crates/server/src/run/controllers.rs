@@ -43,7 +43,7 @@ pub(super) async fn run_controllers(
     );
     for reconciler in reconcilers {
         let bounds = Bounds {
-            places: Arc::clone(&permits),
+            permits: Arc::clone(&permits),
             passes_per_second_max: limits.passes_per_second_max,
             resync_period: Some(shared.resync_period),
             seed: random_u64(),

@@ -12,7 +12,7 @@ use innkeeper_command::Failure;
 use innkeeper_lease::Claim;
 use innkeeper_model::PluginName;
 use innkeeper_plugin_controller::{self as plugins, Loaded, Warm};
-use innkeeper_reconcile::Inventory;
+use innkeeper_reconcile::{Inventory, Role};
 use tracing::info;
 
 use super::{StatusRegistry, key, resources::PluginResources};
@@ -42,8 +42,8 @@ pub(super) async fn wait(
         () = claim.acquired() => return Ok(Warm::new()),
     };
     let once_made = move |plugin: &PluginName| match &inventory {
-        Ok(inventory) => inventory.of(plugin),
-        // Read again after the takeover; until then, only declared kinds are watched.
+        Ok(inventory) => inventory.kinds(plugin, Role::Child),
+        // After the takeover the inventory is read again. Until then, only the declared kinds are watched.
         Err(_) => BTreeSet::new(),
     };
     let mut warm = Warm::new();

@@ -26,8 +26,8 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
 /// The maximum number of unready parents per kind in `/debug/state`.
 const PARENTS_MAX: usize = 500;
 
-/// The outcome when a pass waits for the cache.
-const PARKED: &str = Next::Parked(Duration::ZERO).word();
+/// The outcome of a pass that waits for the cache.
+const PARKED: &str = Next::AwaitCache(Duration::ZERO).word();
 
 /// Shows the running host.
 pub(super) struct RunningHost {
@@ -129,9 +129,9 @@ impl StatusProvider for RunningHost {
                 RecordingTarget::Faults { plugin } => format!("no plugin {plugin} is active: GET /debug/state lists the active plugins"),
             }));
         };
-        let secret = targets
+        let secret = recorded
             .iter()
-            .find(|(reconciler, _)| reconciler.serving().shows_secrets());
+            .find(|(it, _)| it.revision().shows_secrets());
         if let Some((reconciler, _)) = secret {
             let plugin = reconciler.plugin();
             return Err(OrderRefusal::Refused(format!(
@@ -232,15 +232,20 @@ fn fault_state(fault: &RecentFault) -> Value {
 
 fn kind_state(reconciler: &Reconciler) -> Value {
     let registration = reconciler.registration();
-    let waiting = registration.waiting();
-    let waiting_for = waiting
-        .iter()
-        .map(|waiting| format!("{} {}", waiting.kind, waiting.why));
-    let mut selected = 0;
-    let mut not_selected = 0;
-    let mut parked = 0;
-    let mut not_ready = Vec::new();
-    for id in registration.parents() {
+    let ids = registration.parents();
+    let mut state = KindState {
+        kind: reconciler.parent().to_string(),
+        revision: reconciler.revision().plugin.revision().to_string(),
+        passes_skipped: reconciler.passes_skipped(),
+        faults: reconciler.faults(),
+        waiting_for: registration
+            .waiting()
+            .iter()
+            .map(|waiting| format!("{} {}", waiting.kind, waiting.why))
+            .collect(),
+        ..KindState::default()
+    };
+    for id in ids {
         let Some(parent) = registration.parent(&id) else {
             continue;
         };

@@ -13,7 +13,7 @@ use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Returns a queue in which a key may name its namespace, as in `demo/a`.
+/// Returns a queue in which a key may name a namespace, as in `demo/a`.
 fn queue() -> Queue<&'static str> {
     let namespace = |key: &&str| Some(key.split_once('/')?.0.into());
     Queue::new(0, namespace)
@@ -146,7 +146,7 @@ fn a_more_urgent_trigger_moves_a_waiting_key_up() {
     assert_eq!(drain(&mut queue, at(0)), ["b", "a"]);
 }
 
-/// Fails a key `rounds` times, each time after its delay, and returns the delays.
+/// Fails a key `rounds` times, each time after the delay, and returns the delays.
 fn delays(queue: &mut Queue<&'static str>, rounds: usize) -> Vec<Duration> {
     let mut now = at(0);
     queue.trigger("a", Class::Child, now);
@@ -294,11 +294,11 @@ fn a_parked_key_has_another_pass_and_keeps_the_begin_of_its_wait() {
     let mut queue = queue();
     queue.trigger("a", Class::User, at(0));
     queue.pop(at(0)).unwrap();
-    queue.done(&"a", Next::Parked(at(10)), at(1));
+    queue.done(&"a", Next::AwaitCache(at(10)), at(1));
     queue.trigger("a", Class::Child, at(3));
     let ticket = queue.pop(at(3)).unwrap();
-    assert_eq!(ticket.parked_since, Some(at(1)));
-    queue.done(&"a", Next::Parked(at(10)), at(4));
+    assert_eq!(ticket.cache_wait_since, Some(at(1)));
+    queue.done(&"a", Next::AwaitCache(at(10)), at(4));
     assert_eq!(
         queue.next_due(),
         Some(at(14)),
@@ -306,13 +306,13 @@ fn a_parked_key_has_another_pass_and_keeps_the_begin_of_its_wait() {
     );
     let ticket = queue.pop(at(14)).unwrap();
     assert_eq!(
-        ticket.parked_since,
+        ticket.cache_wait_since,
         Some(at(1)),
         "the wait should be the same"
     );
     queue.done(&"a", Next::Settled, at(14));
     queue.trigger("a", Class::User, at(15));
-    assert_eq!(queue.pop(at(15)).unwrap().parked_since, None);
+    assert_eq!(queue.pop(at(15)).unwrap().cache_wait_since, None);
 }
 
 #[test]
@@ -321,7 +321,7 @@ fn a_kind_that_syncs_during_the_pass_is_not_missed() {
     queue.trigger("a", Class::User, at(0));
     queue.pop(at(0)).unwrap();
     queue.trigger("a", Class::Child, at(1));
-    queue.done(&"a", Next::Parked(at(10)), at(1));
+    queue.done(&"a", Next::AwaitCache(at(10)), at(1));
     assert!(queue.pop(at(1)).is_some());
 }
 
@@ -399,8 +399,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Next::Backoff),
         1 => millis.clone().prop_map(Next::BackoffAtLeast),
         1 => Just(Next::UntilChanged),
-        1 => millis.clone().prop_map(Next::Again),
-        1 => millis.clone().prop_map(Next::Parked),
+        1 => millis.clone().prop_map(Next::AwaitOwnWrites),
+        1 => millis.clone().prop_map(Next::AwaitCache),
         1 => Just(Next::Forget),
     ];
     prop_oneof![
@@ -411,7 +411,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Puts a third of the keys of the property tests into each of two namespaces, and the others into none.
+/// Puts a third of the keys into each of two namespaces, and the others into none.
 fn three_namespaces(key: u8) -> Namespace {
     let name = ["a", "b"].get(usize::from(key % 3))?;
     Some((*name).into())
@@ -527,7 +527,7 @@ impl Reference {
     }
 }
 
-/// Returns the number of runs of 1000 steps: 100, or 1000 with `INNKEEPER_FULL=1`.
+/// Returns how often to run 1000 steps: 100 times, or 1000 times with `INNKEEPER_FULL=1`.
 ///
 /// Chosen: the short variant runs with every change, the long one has a million steps.
 #[expect(
@@ -561,7 +561,7 @@ proptest! {
         reference.settle(&mut queue);
     }
 
-    /// Q3: between two turns of a namespace with a due key, no other namespace has two turns with due keys.
+    /// Between two turns of a namespace with a due key, each of the others has at most one turn with a due key.
     #[test]
     fn no_namespace_has_two_turns_while_another_waits(
         triggers in proptest::collection::vec((0..30_u8, 0..20_u64), 1..60),

@@ -1,9 +1,9 @@
-//! A controller with real passes, during swaps of its plugin.
+//! A controller with real passes, while the plugin is swapped.
 
 use super::*;
 use crate::{
-    Reconciler, Serving,
-    tests::{World, parent, saying, serving_of},
+    Reconciler, Revision,
+    tests::{World, parent, revision_of, saying},
 };
 
 /// Runs the passes of a reconciler and keeps a record of them.
@@ -15,24 +15,27 @@ struct Watched {
 }
 
 impl Watched {
-    fn new(world: &World, serving: Serving) -> Arc<Self> {
+    fn new(world: &World, revision: Revision) -> Arc<Self> {
         Arc::new(Self {
-            reconciler: world.reconciler("web", serving),
+            reconciler: world.reconciler("web", revision),
             running: Mutex::default(),
             began: Mutex::default(),
         })
     }
 
     fn revision(&self) -> String {
-        self.reconciler.serving().plugin.revision().to_string()
+        self.reconciler.revision().plugin.revision().to_string()
     }
 
     /// Returns the namespaces of the passes that began with the active revision, in their order.
     fn began_anew(&self) -> Vec<String> {
         let now = self.revision();
         let began = self.began.lock();
-        let anew = began.iter().filter(|(_, revision)| *revision == now);
-        anew.map(|(namespace, _)| namespace.clone()).collect()
+        began
+            .iter()
+            .filter(|(_, revision)| *revision == now)
+            .map(|(namespace, _)| namespace.clone())
+            .collect()
     }
 }
 
@@ -86,11 +89,11 @@ async fn until_quiet(watched: &Watched) {
 }
 
 /// Runs a controller beside the test.
-async fn controlled<F: Future<Output = ()>>(watched: &Arc<Watched>, places: usize, test: F) {
+async fn controlled<F: Future<Output = ()>>(watched: &Arc<Watched>, permits: usize, test: F) {
     let stop = CancellationToken::new();
     let running = run(
         Arc::clone(watched),
-        bounds(places),
+        bounds(permits),
         telemetry(),
         stop.clone(),
     );
@@ -98,7 +101,7 @@ async fn controlled<F: Future<Output = ()>>(watched: &Arc<Watched>, places: usiz
         test.await;
         stop.cancel();
     };
-    // Each wait of a test has a timeout of its own; this one also covers the end of the running passes.
+    // Each wait in a test has a separate timeout; this one also covers the end of the running passes.
     let both = async { tokio::join!(running, test) };
     let (ended, ()) = timeout(PATIENCE * 6, both)
         .await
@@ -113,7 +116,7 @@ async fn a_pass_ends_on_the_revision_that_it_began_with_and_the_next_is_on_the_n
     for namespace in namespaces {
         world.put_parent(namespace, 1);
     }
-    let watched = Watched::new(&world, serving_of(saying("old")));
+    let watched = Watched::new(&world, revision_of(saying("old")));
     let all_say = |text: &str| {
         let says = |namespace: &&str| world.child_says(namespace).as_deref() == Some(text);
         namespaces.iter().all(says)
@@ -130,13 +133,13 @@ async fn a_pass_ends_on_the_revision_that_it_began_with_and_the_next_is_on_the_n
     controlled(&watched, 4, async {
         until("the old revision should be active", || all_say("old")).await;
         until_quiet(&watched).await;
-        let held = world.server.hold_writes();
+        let hold = world.server.hold_writes();
         world.server.delete("configmaps", "a", "child");
         until("a pass on the old revision should run", || {
             watched.running.lock().contains(&parent("a"))
         })
         .await;
-        watched.reconciler.swap(serving_of(saying("new")), None);
+        watched.reconciler.swap(revision_of(saying("new")), None);
         // Arrives during the swap.
         world.put_parent("b", 2);
         until("other passes should run on the new revision", || {
@@ -144,7 +147,7 @@ async fn a_pass_ends_on_the_revision_that_it_began_with_and_the_next_is_on_the_n
         })
         .await;
         assert!(!watched.began_anew().contains(&"a".to_owned()));
-        drop(held);
+        drop(hold);
         until("the new revision should be active", || all_say("new")).await;
         until("every parent should have its first pass", || {
             watched.reconciler.analysis().pending() == 0
@@ -169,7 +172,7 @@ async fn every_parent_has_exactly_one_pass_after_a_swap_the_longest_waiting_firs
     for namespace in ["a", "b", "c"] {
         world.put_parent(namespace, 1);
     }
-    let watched = Watched::new(&world, serving_of(saying("same")));
+    let watched = Watched::new(&world, revision_of(saying("same")));
     let synced = || {
         ["a", "b", "c"]
             .iter()
@@ -188,7 +191,7 @@ async fn every_parent_has_exactly_one_pass_after_a_swap_the_longest_waiting_firs
         // Another component with the same children.
         watched
             .reconciler
-            .swap(serving_of(saying("same").with_pages(3)), None);
+            .swap(revision_of(saying("same").with_pages(3)), None);
         until("every parent should have its first pass", idle).await;
         assert_eq!(world.server.writes(), writes);
         // An unneeded pass would come before this one.
@@ -208,7 +211,7 @@ async fn the_first_passes_of_a_revision_that_breaks_down_are_counted() {
     for namespace in ["a", "b"] {
         world.put_parent(namespace, 1);
     }
-    let watched = Watched::new(&world, serving_of(saying("old")));
+    let watched = Watched::new(&world, revision_of(saying("old")));
     controlled(&watched, 4, async {
         until("the old revision should be active", || {
             ["a", "b"]
@@ -218,7 +221,7 @@ async fn the_first_passes_of_a_revision_that_breaks_down_are_counted() {
         .await;
         watched
             .reconciler
-            .swap(serving_of(saying("new").doing("(unreachable)", &[])), None);
+            .swap(revision_of(saying("new").doing("(unreachable)", &[])), None);
         until("every parent should have its first pass", || {
             watched.reconciler.analysis().pending() == 0
         })
@@ -227,7 +230,7 @@ async fn the_first_passes_of_a_revision_that_breaks_down_are_counted() {
         assert_eq!((analysis.well(), analysis.faulted()), (0, 2));
         let fault = analysis.first_fault().unwrap();
         assert_eq!(fault.reason, "GuestTrapped");
-        watched.reconciler.swap(serving_of(saying("old")), None);
+        watched.reconciler.swap(revision_of(saying("old")), None);
         until("the old revision should be active again", || {
             ["a", "b"]
                 .iter()

@@ -40,7 +40,7 @@ fn create(name: &str, retained: bool) -> Operation {
     }
 }
 
-/// An update of an observed object that grows by so many bytes.
+/// Updates an observed object, which grows by `grows` bytes.
 fn update(name: &str, grows: usize) -> Operation {
     let present = observed(&object(name, false));
     let mut body = serde_json::from_str::<Map<String, Value>>(&present.json).unwrap();
@@ -71,7 +71,11 @@ fn prune(name: &str) -> Operation {
 }
 
 /// Returns the operations that stay, and the condition.
-fn hold(limits: &Limits, operations: Vec<Operation>, present: &[Object]) -> (Vec<String>, String) {
+fn throttled(
+    limits: &Limits,
+    operations: Vec<Operation>,
+    present: &[Object],
+) -> (Vec<String>, String) {
     let mut plan = Plan {
         operations,
         ..Plan::default()
@@ -82,20 +86,20 @@ fn hold(limits: &Limits, operations: Vec<Operation>, present: &[Object]) -> (Vec
         observed: present,
         nested: &[GroupKind::new("example.dev", "Web")].into(),
     };
-    let held = quota.hold_back(&mut plan, |namespace| {
+    let throttled = quota.throttle(&mut plan, |namespace| {
         assert_eq!(namespace, "demo");
-        Made {
+        ChildUsage {
             all: DEMO,
             nested: 5,
         }
     });
-    let left = plan.operations.iter().map(ToString::to_string).collect();
-    let said = held.map_or_else(String::new, |held| {
-        assert_eq!(held.wait, RECHECK);
-        let synced = held.synced();
+    let allowed = plan.operations.iter().map(ToString::to_string).collect();
+    let message = throttled.map_or_else(String::new, |throttled| {
+        assert_eq!(throttled.wait, RECHECK);
+        let synced = throttled.synced();
         format!("{}: {}", synced.reason, synced.message)
     });
-    (left, said)
+    (allowed, message)
 }
 
 #[test]
@@ -133,18 +137,18 @@ fn creates_over_the_number_of_objects_wait_and_nothing_is_pruned() {
             namespace_objects_max: objects_max,
             ..Limits::default()
         };
-        let (stay, said) = hold(&limits, operations(), &present);
+        let (stay, message) = throttled(&limits, operations(), &present);
         assert_eq!(stay, left, "{objects_max}");
-        assert_eq!(said.is_empty(), objects_max == 12, "{said}");
+        assert_eq!(message.is_empty(), objects_max == 12, "{message}");
     }
     let limits = Limits {
         namespace_objects_max: 10,
         ..Limits::default()
     };
-    let (_, said) = hold(&limits, operations(), &present);
+    let (_, message) = throttled(&limits, operations(), &present);
     assert_eq!(
-        said,
-        "QuotaExceeded: held back, because plugin web in namespace demo has the 10 children that it may have: create v1 ConfigMap demo/a and 1 more; delete parents, or raise spec.limits.objectsPerNamespace of the Plugin"
+        message,
+        "QuotaExceeded: plugin web in namespace demo has reached its limit of 10 children; waiting: create v1 ConfigMap demo/a and 1 more; delete parents, or raise spec.limits.objectsPerNamespace of the Plugin"
     );
 }
 
@@ -175,12 +179,12 @@ fn children_that_are_parents_have_a_bound_of_their_own() {
             ..Limits::default()
         };
         let operations = vec![nested("n1"), create("a", false), nested("n2")];
-        let (stay, said) = hold(&limits, operations, &[]);
+        let (stay, message) = throttled(&limits, operations, &[]);
         assert_eq!(stay.len(), left, "{nested_max}: {stay:?}");
         if nested_max == 6 {
             assert_eq!(
-                said,
-                "QuotaExceeded: held back, because plugin web in namespace demo has the 6 children that it may have that are parents: create example.dev/v1 Web demo/n2; delete parents, or raise spec.limits.nestedParentsPerNamespace of the Plugin"
+                message,
+                "QuotaExceeded: plugin web in namespace demo has reached its limit of 6 children that are parents; waiting: create example.dev/v1 Web demo/n2; delete parents, or raise spec.limits.nestedParentsPerNamespace of the Plugin"
             );
         }
     }
@@ -202,16 +206,20 @@ fn creates_and_updates_over_the_size_of_all_objects_wait() {
             namespace_bytes_max: bytes_max,
             ..Limits::default()
         };
-        let (left, said) = hold(&limits, vec![operation], &present);
-        assert_eq!(!left.is_empty(), stays, "{bytes_max}: {said}");
-        assert_eq!(said.is_empty(), stays, "{bytes_max}: {said}");
+        let (left, message) = throttled(&limits, vec![operation], &present);
+        assert_eq!(!left.is_empty(), stays, "{bytes_max}: {message}");
+        assert_eq!(message.is_empty(), stays, "{bytes_max}: {message}");
     }
 }
 
 #[test]
-fn a_parent_over_its_number_of_retained_objects_makes_others_only() {
-    let kept = |name| observed(&object(name, true));
-    let present = [kept("k1"), kept("k2"), observed(&object("o", false))];
+fn a_parent_over_its_number_of_retained_objects_creates_only_others() {
+    let retained = |name| observed(&object(name, true));
+    let present = [
+        retained("k1"),
+        retained("k2"),
+        observed(&object("o", false)),
+    ];
     let operations = || vec![create("r1", true), create("r2", true), create("a", false)];
     let names = |names: &[&str]| -> Vec<String> {
         let line = |name| format!("create v1 ConfigMap demo/{name}");
@@ -227,18 +235,18 @@ fn a_parent_over_its_number_of_retained_objects_makes_others_only() {
             retained_max,
             ..Limits::default()
         };
-        let (stay, said) = hold(&limits, operations(), &present);
+        let (stay, message) = throttled(&limits, operations(), &present);
         assert_eq!(stay, names(left), "{retained_max}");
-        let is_told = said.starts_with(&format!(
-            "QuotaExceeded: held back, because this parent has the {retained_max} retained children that it may have: create v1 ConfigMap demo/r"
+        let is_reported = message.starts_with(&format!(
+            "QuotaExceeded: this parent has reached its limit of {retained_max} retained children; waiting: create v1 ConfigMap demo/r"
         ));
-        assert_eq!(is_told, retained_max < 4, "{said}");
+        assert_eq!(is_reported, retained_max < 4, "{message}");
     }
 }
 
 #[test]
 fn the_defaults_bind_no_small_plan() {
     let operations = (0..256).map(|index| create(&format!("a-{index}"), index % 2 == 0));
-    let (left, said) = hold(&Limits::default(), operations.collect(), &[]);
-    assert_eq!((left.len(), &*said), (256, ""));
+    let (left, message) = throttled(&Limits::default(), operations.collect(), &[]);
+    assert_eq!((left.len(), &*message), (256, ""));
 }

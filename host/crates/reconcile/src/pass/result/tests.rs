@@ -5,7 +5,7 @@ use innkeeper_policy::check_fault;
 use serde_json::json;
 
 use super::*;
-use crate::{limits::exceeded::Bound, limits::throttled::Permit};
+use crate::limits::throttled::Permit;
 
 const MINUTE: Duration = Duration::from_mins(1);
 
@@ -49,21 +49,21 @@ fn report(requeue_after_ms: Option<u64>) -> Report {
     }
 }
 
-/// The reason of `Synced` (empty: the status stays) and the next pass.
-fn concluded(parent: Option<&Object>, end: End<'_>) -> (String, Next) {
+/// The reason in `Synced` (empty if the status stays) and the next pass.
+fn concluded(parent: Option<&Object>, end: PassEnd<'_>) -> (String, Next) {
     let plugin = plugin();
-    told(Findings::of(&plugin, parent, end).conclude())
+    reason_and_next(PassResult::new(&plugin, parent, end).conclude())
 }
 
-fn told(conclusion: Conclusion<'_>) -> (String, Next) {
+fn reason_and_next(conclusion: Conclusion<'_>) -> (String, Next) {
     let reason = conclusion.status.map(|status| status.synced.reason);
     (reason.unwrap_or_default(), conclusion.next)
 }
 
-fn stopped(reason: &Stop, parked: Duration) -> End<'_> {
-    End::Stopped {
+fn skipped(reason: &Skip, parked: Duration) -> PassEnd<'_> {
+    PassEnd::Skipped {
         reason,
-        parked,
+        waited: parked,
         now: Instant::now(),
     }
 }
@@ -82,10 +82,10 @@ fn full() -> NamespaceFull {
 
 #[test]
 fn a_full_namespace_is_named_with_its_bound_and_the_remedy() {
-    let sentence = |full| Bound::cache(&plugin(), &full).sentence();
+    let sentence = |full| LimitExceeded::cache(&plugin(), &full).sentence();
     assert_eq!(
         sentence(full()),
-        "plugin web in namespace demo has more than the 5000 bytes of children that the host caches, most of them v1 ConfigMap; delete those with the label innkeeper.dev/plugin=web that nobody needs, or raise spec.limits.bytesPerNamespace of the Plugin"
+        "plugin web in namespace demo exceeds the cache limit of 5000 bytes of children, most of them v1 ConfigMap; delete unneeded ones with the label innkeeper.dev/plugin=web, or raise spec.limits.bytesPerNamespace of the Plugin"
     );
     let by_objects = NamespaceFull {
         namespace: "".into(),
@@ -94,17 +94,17 @@ fn a_full_namespace_is_named_with_its_bound_and_the_remedy() {
     };
     assert_eq!(
         sentence(by_objects),
-        "plugin web, for cluster-scoped objects, has more than the 10 children that the host caches, most of them v1 ConfigMap; delete those with the label innkeeper.dev/plugin=web that nobody needs, or raise spec.limits.objectsPerNamespace of the Plugin"
+        "plugin web, for cluster-scoped objects, exceeds the cache limit of 10 children, most of them v1 ConfigMap; delete unneeded ones with the label innkeeper.dev/plugin=web, or raise spec.limits.objectsPerNamespace of the Plugin"
     );
 }
 
-fn fault(kind: FaultKind, phase: Phase) -> Stop {
+fn fault(kind: FaultKind, phase: Phase) -> Skip {
     let fault = Fault {
         kind,
         message: "no".to_owned(),
         report: None,
     };
-    Stop::Fault {
+    Skip::Fault {
         fault: check_fault(fault).unwrap(),
         phase,
     }
@@ -112,77 +112,78 @@ fn fault(kind: FaultKind, phase: Phase) -> Stop {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table")]
-fn each_reason_to_stop_has_one_condition_and_one_next_pass() {
+fn each_reason_to_skip_has_one_condition_and_one_next_pass() {
     use FaultKind::{Fatal, Invalid, Retry};
     use Phase::{Finalize, Reconcile};
     let pod = || Gvk::new("", "v1", "Pod");
-    let refused = Stop::Refused {
+    let refused = Skip::Refused {
         reason: reason::GUEST_TRAPPED,
         message: "unreachable".to_owned(),
     };
-    let not_selected = || Stop::NotSelected {
+    let not_selected = || Skip::NotSelected {
         why: NotSelected::ByItsLabels,
         reads: innkeeper_cluster::Recording::default(),
     };
-    let (mine, foreign) = (parent(Some("Applied")), parent(None));
+    let mine = parent(Some("Applied"));
+    let foreign = parent(None);
     let soon = Next::RequeueAfter(MINUTE);
     for (stop, parent, parked_s, expected, next) in [
-        (Stop::Gone, None, 0, "", Next::Forget),
+        (Skip::Gone, None, 0, "", Next::Forget),
         (
-            Stop::Behind {
+            Skip::AwaitOwnWrites {
                 until: Instant::now(),
             },
             None,
             0,
             "",
-            Next::Again(Duration::ZERO),
+            Next::AwaitOwnWrites(Duration::ZERO),
         ),
         (
-            Stop::NotCached(Vec::new()),
+            Skip::NotCached(Vec::new()),
             Some(&mine),
             4,
             "",
-            Next::Parked(Duration::from_secs(6)),
+            Next::AwaitCache(Duration::from_secs(6)),
         ),
         (
-            Stop::NotCached(Vec::new()),
+            Skip::NotCached(Vec::new()),
             Some(&mine),
             10,
             "WaitingForCache",
-            Next::Parked(WAITING_RECHECK),
+            Next::AwaitCache(WAIT_RECHECK),
         ),
         (
-            Stop::NotCached(Vec::new()),
+            Skip::NotCached(Vec::new()),
             None,
             10,
             "",
-            Next::Parked(WAITING_RECHECK),
+            Next::AwaitCache(WAIT_RECHECK),
         ),
         (
-            Stop::ReadNotCached(pod()),
+            Skip::ReadNotCached(pod()),
             Some(&mine),
             0,
             "",
-            Next::Parked(WAITING_SAID_AFTER),
+            Next::AwaitCache(WAIT_REPORTED_AFTER),
         ),
         (
-            Stop::ReadNotCached(pod()),
+            Skip::ReadNotCached(pod()),
             Some(&mine),
             60,
             "WaitingForCache",
-            Next::Parked(WAITING_RECHECK),
+            Next::AwaitCache(WAIT_RECHECK),
         ),
         (
-            Stop::CacheFull(full()),
+            Skip::CacheFull(full()),
             Some(&mine),
             0,
             "NamespaceCacheFull",
-            Next::Parked(WAITING_RECHECK),
+            Next::AwaitCache(WAIT_RECHECK),
         ),
-        (Stop::Ignored, Some(&mine), 0, "", Next::UntilChanged),
-        (Stop::Paused, Some(&mine), 0, "Paused", Next::UntilChanged),
+        (Skip::Ignored, Some(&mine), 0, "", Next::UntilChanged),
+        (Skip::Paused, Some(&mine), 0, "Paused", Next::UntilChanged),
         (
-            Stop::NamespaceNotSeen,
+            Skip::NamespaceNotSeen,
             Some(&mine),
             0,
             "",
@@ -197,15 +198,15 @@ fn each_reason_to_stop_has_one_condition_and_one_next_pass() {
         ),
         (not_selected(), Some(&foreign), 0, "", Next::UntilChanged),
         (
-            Stop::HashKeyMissing,
+            Skip::HashKeyMissing,
             Some(&mine),
             0,
             "HashKeyMissing",
             Next::Backoff,
         ),
-        (Stop::Unchanged(soon.clone()), Some(&mine), 0, "", soon),
-        (Stop::NotReported(Next::Backoff), None, 0, "", Next::Backoff),
-        (Stop::NotCalled, Some(&mine), 0, "", Next::Backoff),
+        (Skip::Unchanged(soon.clone()), Some(&mine), 0, "", soon),
+        (Skip::NotReported(Next::Backoff), None, 0, "", Next::Backoff),
+        (Skip::NotCalled, Some(&mine), 0, "", Next::Backoff),
         (refused, Some(&mine), 0, "GuestTrapped", Next::Backoff),
         (
             fault(Retry, Reconcile),
@@ -236,63 +237,64 @@ fn each_reason_to_stop_has_one_condition_and_one_next_pass() {
             Next::Backoff,
         ),
     ] {
-        let end = stopped(&stop, Duration::from_secs(parked_s));
+        let end = skipped(&stop, Duration::from_secs(parked_s));
         assert_eq!(concluded(parent, end), (expected.to_owned(), next));
     }
 }
 
 #[test]
 fn a_pass_that_changes_no_child_follows_the_guest_and_the_finalizer() {
-    let (asked, silent) = (report(Some(60_000)), report(None));
+    let requeued = report(Some(60_000));
+    let silent = report(None);
     let at = || Next::RequeueAfter(MINUTE);
-    let kept = |phase, report| End::Kept { phase, report };
+    let keep = |phase, report| PassEnd::Kept { phase, report };
     for (end, expected, next) in [
-        (kept(Phase::Reconcile, &silent), "Applied", Next::Settled),
-        (kept(Phase::Reconcile, &asked), "Applied", at()),
-        (kept(Phase::Finalize, &asked), "Applied", at()),
-        (kept(Phase::Finalize, &silent), "Applied", Next::Backoff),
+        (keep(Phase::Reconcile, &silent), "Applied", Next::Settled),
+        (keep(Phase::Reconcile, &requeued), "Applied", at()),
+        (keep(Phase::Finalize, &requeued), "Applied", at()),
+        (keep(Phase::Finalize, &silent), "Applied", Next::Backoff),
         (
-            End::Finalizing {
-                report: &asked,
+            PassEnd::Finalizing {
+                report: &requeued,
                 refused: None,
             },
             "Applied",
             Next::Settled,
         ),
         (
-            End::Finalizing {
-                report: &asked,
+            PassEnd::Finalizing {
+                report: &requeued,
                 refused: Some(not_synced(reason::FINALIZER_REFUSED, "no")),
             },
             "FinalizerRefused",
             Next::Backoff,
         ),
         (
-            End::Released(None, Err(failed(reason::FINALIZER_REFUSED, Retry::Backoff))),
+            PassEnd::Released(None, Err(failed(reason::FINALIZER_REFUSED, Retry::Backoff))),
             "FinalizerRefused",
             Next::Backoff,
         ),
-        (End::Released(None, Ok(())), "", Next::Settled),
+        (PassEnd::Released(None, Ok(())), "", Next::Settled),
         (
-            End::Released(None, Err(failed(reason::APPLY_FAILED, Retry::OnChange))),
+            PassEnd::Released(None, Err(failed(reason::APPLY_FAILED, Retry::OnChange))),
             "",
             Next::Backoff,
         ),
         (
-            End::Released(None, Err(failed(reason::APPLY_FAILED, Retry::At(MINUTE)))),
+            PassEnd::Released(None, Err(failed(reason::APPLY_FAILED, Retry::At(MINUTE)))),
             "",
             Next::BackoffAtLeast(MINUTE),
         ),
         (
-            End::NotApplied {
-                report: &asked,
+            PassEnd::NotApplied {
+                report: &requeued,
                 error: "no".to_owned(),
             },
             "ApplyFailed",
             Next::Backoff,
         ),
-        (End::Superseded { again: true }, "", Next::Backoff),
-        (End::Superseded { again: false }, "", Next::UntilChanged),
+        (PassEnd::Superseded { again: true }, "", Next::Backoff),
+        (PassEnd::Superseded { again: false }, "", Next::UntilChanged),
     ] {
         assert_eq!(
             concluded(Some(&parent(None)), end),
@@ -301,18 +303,19 @@ fn a_pass_that_changes_no_child_follows_the_guest_and_the_finalizer() {
     }
 }
 
-/// The facts of an applied plan: retry of a failure, rate limit, contested writes, request of the guest, report left.
+/// For applied plans: retry after a failure, rate limit, contested writes, requested requeue, deferred report.
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn failures_limits_conflicts_and_requests_merge_in_this_order() {
-    let (hour, minute) = (MINUTE * 60, Some(60_000));
-    let held = held_back(Duration::from_secs(5));
+    let hour = MINUTE * 60;
+    let minute = Some(60_000);
+    let throttled = throttled(Duration::from_secs(5));
     let contention = || Contention {
         undone: vec![Undone::unexplained(&Subject::Finalizer)],
         wait: Duration::from_secs(20),
     };
     let after = |seconds| Next::RequeueAfter(Duration::from_secs(seconds));
-    for (retry, is_held, contested, asked, left, expected, next) in [
+    for (retry, is_throttled, contested, asked, left, expected, next) in [
         (None, false, false, None, false, "Applied", Next::Settled),
         (None, false, false, minute, false, "Applied", after(60)),
         (
@@ -410,14 +413,14 @@ fn failures_limits_conflicts_and_requests_merge_in_this_order() {
         ),
     ] {
         let report = report(asked);
-        let end = End::Applied(Box::new(Applied {
+        let end = PassEnd::Applied(Box::new(AppliedPlan {
             report: &report,
             conclusion: conclusion(retry),
-            held_back: is_held.then(|| held.clone()),
+            throttled: is_throttled.then(|| throttled.clone()),
             contention: contested.then(contention),
             is_deferred: left,
         }));
-        let case = format!("{retry:?} {is_held} {contested} {asked:?}");
+        let case = format!("{retry:?} {is_throttled} {contested} {asked:?}");
         let concluded = concluded(Some(&parent(None)), end);
         assert_eq!(concluded, (expected.to_owned(), next), "{case}");
     }
@@ -440,25 +443,26 @@ fn conclusion(retry: Option<Retry>) -> plan::Conclusion {
     plan::conclude(&Plan::default(), &effects)
 }
 
-fn held_back(wait: Duration) -> HeldBack {
-    let bound = Bound::parent_writes(&innkeeper_model::Limits::default());
-    let granted = Permit {
+fn throttled(wait: Duration) -> Throttled {
+    let exceeded = LimitExceeded::parent_writes(&innkeeper_model::Limits::default());
+    let permit = Permit {
         writes: 0,
-        held: Some((wait, bound)),
+        wait: Some((wait, exceeded)),
     };
-    HeldBack::of_status(granted, &applied()).unwrap()
+    Throttled::by_status_permit(permit, &applied()).unwrap()
 }
 
 #[test]
 fn a_status_that_fails_or_waits_changes_condition_and_next_pass() {
-    let held = || StatusFinding::HeldBack(held_back(Duration::from_secs(5)));
-    let rejected = |retry| StatusFinding::Rejected(failed("StatusRejected", retry));
+    let waits = || StatusWriteResult::Throttled(throttled(Duration::from_secs(5)));
+    let rejected = |retry| StatusWriteResult::Rejected(failed("StatusRejected", retry));
     let after = |seconds| Next::RequeueAfter(Duration::from_secs(seconds));
-    let (first, again) = (parent(None), parent(Some("Throttled")));
-    for (parent, findings, expected, next) in [
-        (&first, vec![held()], "Throttled", after(5)),
+    let first = parent(None);
+    let again = parent(Some("Throttled"));
+    for (parent, writes, expected, next) in [
+        (&first, vec![waits()], "Throttled", after(5)),
         // A second condition would trigger the next pass by itself.
-        (&again, vec![held()], "", after(5)),
+        (&again, vec![waits()], "", after(5)),
         (
             &first,
             vec![rejected(Retry::OnChange)],
@@ -473,25 +477,25 @@ fn a_status_that_fails_or_waits_changes_condition_and_next_pass() {
         ),
         (
             &first,
-            vec![StatusFinding::Failed(Retry::Backoff)],
+            vec![StatusWriteResult::Failed(Retry::Backoff)],
             "",
             Next::Backoff,
         ),
         (
             &first,
-            vec![StatusFinding::Contested(MINUTE)],
+            vec![StatusWriteResult::Contested(MINUTE)],
             "",
             Next::RequeueAfter(MINUTE),
         ),
         (
             &first,
-            vec![StatusFinding::Failed(Retry::At(MINUTE))],
+            vec![StatusWriteResult::Failed(Retry::At(MINUTE))],
             "",
             Next::BackoffAtLeast(MINUTE),
         ),
         (
             &first,
-            vec![held(), StatusFinding::Failed(Retry::OnChange)],
+            vec![waits(), StatusWriteResult::Failed(Retry::OnChange)],
             "",
             after(5),
         ),
@@ -499,48 +503,55 @@ fn a_status_that_fails_or_waits_changes_condition_and_next_pass() {
             &first,
             vec![
                 rejected(Retry::OnChange),
-                StatusFinding::Failed(Retry::Backoff),
+                StatusWriteResult::Failed(Retry::Backoff),
             ],
             "",
             Next::Backoff,
         ),
     ] {
-        let (plugin, report) = (plugin(), report(None));
+        let plugin = plugin();
+        let report = report(None);
         let phase = Phase::Reconcile;
-        let end = End::Kept {
+        let end = PassEnd::Kept {
             phase,
             report: &report,
         };
-        let mut all = Findings::of(&plugin, Some(parent), end);
-        for finding in findings {
-            all.add(finding);
+        let mut result = PassResult::new(&plugin, Some(parent), end);
+        for write in writes {
+            result.add(write);
         }
-        assert_eq!(told(all.conclude()), (expected.to_owned(), next));
+        assert_eq!(
+            reason_and_next(result.conclude()),
+            (expected.to_owned(), next)
+        );
     }
 }
 
 /// Only the host's conditions remain, so that the API server accepts them without the guest's part.
 #[test]
-fn the_guests_part_is_left_out_after_a_finding_about_the_status() {
-    let (plugin, parent, report) = (plugin(), parent(None), report(None));
+fn the_guests_part_is_left_out_after_a_failed_status_write() {
+    let plugin = plugin();
+    let parent = parent(None);
+    let report = report(None);
     let phase = Phase::Reconcile;
-    let end = End::Kept {
+    let end = PassEnd::Kept {
         phase,
         report: &report,
     };
-    let mut findings = Findings::of(&plugin, Some(&parent), end);
-    let guest = |findings: &Findings<'_>| {
-        let status = findings.conclude().status.unwrap();
+    let mut result = PassResult::new(&plugin, Some(&parent), end);
+    let guest = |result: &PassResult<'_>| {
+        let status = result.conclude().status.unwrap();
         status.report.is_some()
     };
-    assert!(guest(&findings));
-    findings.add(StatusFinding::HeldBack(held_back(MINUTE)));
-    assert!(!guest(&findings));
+    assert!(guest(&result));
+    result.add(StatusWriteResult::Throttled(throttled(MINUTE)));
+    assert!(!guest(&result));
 }
 
 #[test]
 fn the_ready_of_a_guest_whose_report_is_left_out_stays() {
-    let (plugin, parent) = (plugin(), parent(None));
+    let plugin = plugin();
+    let parent = parent(None);
     let report_of = |conditions| Report {
         conditions,
         ..Report::default()
@@ -552,16 +563,16 @@ fn the_ready_of_a_guest_whose_report_is_left_out_stays() {
         message: String::new(),
     };
     for (report, stays) in [(report_of(vec![own]), true), (report_of(Vec::new()), false)] {
-        let end = End::Applied(Box::new(Applied {
+        let end = PassEnd::Applied(Box::new(AppliedPlan {
             report: &report,
             conclusion: conclusion(None),
-            held_back: None,
+            throttled: None,
             contention: None,
             is_deferred: false,
         }));
-        let mut findings = Findings::of(&plugin, Some(&parent), end);
-        findings.add(StatusFinding::HeldBack(held_back(MINUTE)));
-        let status = findings.conclude().status.unwrap();
+        let mut result = PassResult::new(&plugin, Some(&parent), end);
+        result.add(StatusWriteResult::Throttled(throttled(MINUTE)));
+        let status = result.conclude().status.unwrap();
         assert_eq!(status.ready.is_none(), stays);
     }
 }
@@ -597,7 +608,7 @@ fn a_failed_pass_stalls_unless_the_host_tries_again() {
         ),
         (ConditionStatus::True, Next::Settled, ParentProgress::Ok),
     ] {
-        let conclusion = Conclusion::of_host(synced(status), next.clone());
+        let conclusion = Conclusion::for_host(synced(status), next.clone());
         assert_eq!(conclusion.outlook(), expected, "{next:?}");
     }
 }
