@@ -9,18 +9,18 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Served,
+    PluginControllers,
     resource::{Terms, revision_name},
 };
 
 /// A revision that is active or suspended.
-pub(crate) struct ActiveRevision {
+pub(crate) struct ActivePlugin {
     pub(crate) plugin: Arc<Plugin>,
     /// The terms in force.
     pub(crate) terms: Terms,
     /// The declared terms under which it was activated last.
     pub(crate) accepted: Terms,
-    pub(crate) served: Arc<Served>,
+    pub(crate) served: Arc<PluginControllers>,
     /// None while it is suspended or lacks required grants; its watches stay.
     pub(crate) passes: Option<Passes>,
     /// The time since which passes of the revision may begin.
@@ -33,7 +33,7 @@ pub(crate) struct Passes {
     pub(crate) ended: CancellationToken,
 }
 
-impl ActiveRevision {
+impl ActivePlugin {
     /// Returns the name of the revision.
     pub(crate) fn name(&self) -> String {
         revision_name(self.plugin.revision())

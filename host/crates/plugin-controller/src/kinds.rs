@@ -10,14 +10,14 @@ use tracing::{info, warn};
 use super::{Error, Loaded, crds::CheckedDefinitions, resource::Crds};
 
 /// An active plugin.
-pub struct Served {
+pub struct PluginControllers {
     /// The plugin's name.
     pub name: PluginName,
     /// Its controllers, one per kind of parent.
     pub reconcilers: Vec<Arc<Reconciler>>,
 }
 
-impl Served {
+impl PluginControllers {
     /// Starts the watches of a plugin. The cluster has to serve its kinds of parents.
     pub(super) fn new(shared: &Arc<Shared>, name: &PluginName, serving: &Revision) -> Self {
         let reconcilers = serving.parents().map(|parent| {
@@ -66,7 +66,7 @@ pub async fn serve(
     shared: &Arc<Shared>,
     loaded: &Loaded,
     limits: &Arc<Limits>,
-) -> Result<Served, Error> {
+) -> Result<PluginControllers, Error> {
     let serving = loaded.serving(limits);
     let mut definitions = CheckedDefinitions::default();
     definitions
@@ -82,7 +82,7 @@ pub async fn serve(
             source: Box::new(source),
         })?;
     }
-    let served = Served::new(shared, &loaded.name, &serving);
+    let served = PluginControllers::new(shared, &loaded.name, &serving);
     info!(
         plugin = %loaded.name,
         version = loaded.manifest().version,
@@ -104,7 +104,7 @@ pub fn interests(loaded: &Loaded, once_made: &BTreeSet<Gvk>) -> Vec<Interest> {
 /// Removes kinds of children from the inventory that a plugin makes no more and of which no child is left.
 ///
 /// Only then, because the host watches recorded kinds to prune the children that earlier revisions made.
-pub async fn forget_unused_kinds(shared: &Shared, served: &Served) {
+pub async fn forget_unused_kinds(shared: &Shared, served: &PluginControllers) {
     for kind in shared.inventory.kinds(&served.name, Role::Child) {
         let unused = |reconciler: &Arc<Reconciler>| {
             !reconciler.may_make(&kind)

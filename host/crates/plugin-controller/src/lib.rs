@@ -52,7 +52,7 @@ pub use context::{ManagerContext, plugin_kind};
 pub use crds::keep_definitions;
 pub use definition::DefinitionCheck;
 pub use files::{Loaded, admit, grants_of, load};
-pub use kinds::{Served, forget_unused_kinds, interests, serve};
+pub use kinds::{PluginControllers, forget_unused_kinds, interests, serve};
 pub use load::Loader;
 pub use manager::Manager;
 pub use orphans::tend_orphans;

@@ -13,7 +13,7 @@ use tracing::{info, warn};
 
 use crate::{
     act::{Activated, Refusal},
-    active::ActiveRevision,
+    active::ActivePlugin,
     context,
     crds::CheckedDefinitions,
     finalizers::Finalizers,
@@ -55,7 +55,7 @@ pub(crate) struct PluginState {
     /// has ended, so that a restart alone changes no status.
     pub(crate) reported: Option<i64>,
     /// The active or suspended revision.
-    pub(crate) active: Option<ActiveRevision>,
+    pub(crate) active: Option<ActivePlugin>,
     /// The revisions that could not become active.
     pub(crate) setbacks: BTreeMap<Digest, Setback>,
     /// The revisions that have been active.
@@ -404,7 +404,7 @@ impl PluginState {
 
     /// Returns the number of faults of the active revision that an earlier process reported.
     pub(crate) fn faults_before(&self) -> i64 {
-        let active = self.active.as_ref().map(ActiveRevision::name);
+        let active = self.active.as_ref().map(ActivePlugin::name);
         match &self.faults_before {
             Some((revision, faults)) if active.as_ref() == Some(revision) => *faults,
             _ => 0,

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::{
-    active::ActiveRevision,
+    active::ActivePlugin,
     conditions::cache_full,
     context::Context,
     decide::Facts,
@@ -94,7 +94,7 @@ pub(crate) fn status(facts: &Facts<'_>, measured: Measured, before: &PluginStatu
     };
     let mut status = PluginStatus {
         observed_generation: facts.generation,
-        revision: active.map(ActiveRevision::name),
+        revision: active.map(ActivePlugin::name),
         digest: active.map(|active| active.plugin.digest().to_string()),
         version: active.map(|active| active.plugin.manifest().version.clone()),
         candidate: state.candidate().map(|candidate| candidate.status.clone()),
@@ -120,7 +120,7 @@ pub(crate) fn status(facts: &Facts<'_>, measured: Measured, before: &PluginStatu
 }
 
 /// Returns every kind once, although children may have been made in several versions of it.
-fn child_kinds(cx: &Context, active: &ActiveRevision) -> Vec<ChildKindStatus> {
+fn child_kinds(cx: &Context, active: &ActivePlugin) -> Vec<ChildKindStatus> {
     let kinds = cx
         .shared
         .inventory
@@ -165,7 +165,7 @@ pub(crate) fn status_of(object: &Object) -> PluginStatus {
 }
 
 /// Counts the selected parents; none while some are not in the cache, or their namespaces are not.
-fn parents(active: &ActiveRevision) -> Option<Parents> {
+fn parents(active: &ActivePlugin) -> Option<Parents> {
     let mut counts = Parents::default();
     for reconciler in &active.served.reconcilers {
         let registration = reconciler.registration();
@@ -185,7 +185,7 @@ fn parents(active: &ActiveRevision) -> Option<Parents> {
 }
 
 /// Returns the used limits. In tens of percent, so that not every write of a child changes the status of its Plugin.
-fn usage(active: &ActiveRevision) -> Vec<LimitUsage> {
+fn usage(active: &ActivePlugin) -> Vec<LimitUsage> {
     let reconciler = active.served.reconcilers.first();
     let all = reconciler
         .map(|reconciler| reconciler.usage())

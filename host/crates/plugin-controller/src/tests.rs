@@ -23,9 +23,9 @@ use serde_json::{Map, Value, json};
 use tokio::{sync::mpsc, time::Instant};
 
 use crate::{
-    Served,
+    PluginControllers,
     act::Refusal,
-    active::ActiveRevision,
+    active::ActivePlugin,
     claims::TakenKind,
     decide::{Action, Facts, decide},
     load::{HOST_ENDED, Loaded, Loading, NOT_GRANTED, Reporter, VerifiedComponent},
@@ -86,11 +86,11 @@ fn state(before: &Declared, [loaded, active]: [&str; 2]) -> PluginState {
         "-" => Err(failure(Stage::Compiled)),
         name => Ok(plugin(name)),
     };
-    let active = (active != "-").then(|| ActiveRevision {
+    let active = (active != "-").then(|| ActivePlugin {
         plugin: plugin(active),
         terms: before.terms.clone(),
         accepted: before.terms.clone(),
-        served: Arc::new(Served {
+        served: Arc::new(PluginControllers {
             name: before.name.clone(),
             reconcilers: Vec::new(),
         }),

@@ -11,8 +11,8 @@ use tracing::{debug, info};
 
 use super::{Subject, release::record_parents};
 use crate::{
-    Error, Served, accounts,
-    active::{ActiveRevision, Passes},
+    Error, PluginControllers, accounts,
+    active::{ActivePlugin, Passes},
     claims::{Age, TakenKind},
     context::Context,
     crds::CheckedDefinitions,
@@ -29,7 +29,7 @@ use crate::{
 /// A plugin whose passes are to run until `stop` is cancelled.
 pub struct Start {
     /// The plugin.
-    pub served: Arc<Served>,
+    pub served: Arc<PluginControllers>,
     /// The limits of its passes.
     pub limits: Arc<Limits>,
     /// Lets no further pass begin; running passes end.
@@ -48,7 +48,7 @@ pub(super) struct Candidacy<'a> {
 
 /// A revision that has become active.
 pub(crate) struct Activated {
-    pub(crate) active: ActiveRevision,
+    pub(crate) active: ActivePlugin,
     /// The history with the revision.
     pub(crate) history: History,
     /// True if another revision was active before.
@@ -131,7 +131,7 @@ pub(super) async fn activate(
     if is_new {
         history.begin(&PastRevision::of(&plugin), &activation, subject.moment);
     }
-    let since = active.as_ref().and_then(ActiveRevision::passes_since);
+    let since = active.as_ref().and_then(ActivePlugin::passes_since);
     let (served, passes) = controllers(
         cx,
         candidacy.declared,
@@ -155,7 +155,7 @@ pub(super) async fn activate(
         debug!(plugin = %name, "serving the plugin under other terms");
     }
     Ok(Activated {
-        active: ActiveRevision {
+        active: ActivePlugin {
             plugin,
             terms: terms.clone(),
             accepted: terms.clone(),
@@ -174,7 +174,7 @@ pub(super) async fn activate(
 pub(super) async fn bind(
     cx: &Context,
     declared: &Declared,
-    active: &mut ActiveRevision,
+    active: &mut ActivePlugin,
     terms: Terms,
     change: Option<Instant>,
 ) {
@@ -193,7 +193,7 @@ pub(super) async fn bind(
 pub(super) async fn stop(
     cx: &Context,
     name: &PluginName,
-    active: &mut Option<ActiveRevision>,
+    active: &mut Option<ActivePlugin>,
 ) -> bool {
     let stopped = active.take();
     let was_active = stopped.is_some();
@@ -210,11 +210,11 @@ pub(super) async fn stop(
 async fn controllers(
     cx: &Context,
     declared: &Declared,
-    active: Option<ActiveRevision>,
+    active: Option<ActivePlugin>,
     serving: &Revision,
     is_on_trial: bool,
     change: Option<Instant>,
-) -> (Arc<Served>, Option<Passes>) {
+) -> (Arc<PluginControllers>, Option<Passes>) {
     match active {
         Some(mut active) if active.served.kinds() == serving.parent_kinds() => {
             let is_same = active.plugin.revision() == serving.plugin.revision();
@@ -228,7 +228,7 @@ async fn controllers(
             if let Some(mut active) = active {
                 active.rest().await;
             }
-            let served = Served::new(&cx.shared, &declared.name, serving);
+            let served = PluginControllers::new(&cx.shared, &declared.name, serving);
             if is_on_trial {
                 for reconciler in &served.reconcilers {
                     reconciler.restart_analysis();
@@ -276,7 +276,7 @@ async fn take(
 async fn prepare(
     cx: &Context,
     candidacy: &Candidacy<'_>,
-    active: Option<&ActiveRevision>,
+    active: Option<&ActivePlugin>,
     history: &History,
     definitions: &mut CheckedDefinitions,
 ) -> Result<(), Refusal> {
@@ -311,7 +311,7 @@ async fn prepare(
     }
 }
 
-async fn start(cx: &Context, served: &Arc<Served>, limits: Arc<Limits>) -> Passes {
+async fn start(cx: &Context, served: &Arc<PluginControllers>, limits: Arc<Limits>) -> Passes {
     let passes = Passes {
         stop: cx.stop.child_token(),
         ended: CancellationToken::new(),

@@ -11,7 +11,7 @@ use tracing::info;
 
 use super::{CandidatePlans, FleetPlan, Forecast, History, ParentPlan, Writes, verdict};
 use crate::{
-    active::ActiveRevision,
+    active::ActivePlugin,
     context::Context,
     resource::{
         CandidateCounts, CandidateFault, CandidateStatus, CandidateVerdict, Declared, ObjectName,
@@ -49,7 +49,7 @@ pub(crate) struct Candidate {
 pub(crate) async fn dry_run(
     cx: &Context,
     declared: &Declared,
-    active: &ActiveRevision,
+    active: &ActivePlugin,
     serving: &Revision,
 ) -> Result<Candidate, StageFailure> {
     let begin = Instant::now();
@@ -82,7 +82,7 @@ pub(crate) async fn dry_run(
 /// Plans a revision for the parents of all kinds.
 async fn plan_of(
     cx: &Context,
-    active: &ActiveRevision,
+    active: &ActivePlugin,
     serving: &Revision,
 ) -> Result<FleetPlan, StageFailure> {
     let name = &active.served.name;
@@ -116,7 +116,7 @@ async fn plan_of(
 }
 
 /// Returns the known number of children of the plugin.
-fn children(cx: &Context, active: &ActiveRevision) -> usize {
+fn children(cx: &Context, active: &ActivePlugin) -> usize {
     let kinds = cx.shared.inventory.kinds(&active.served.name, Role::Child);
     // The cache counts the children of the whole plugin, so one controller answers for all.
     let Some(reconciler) = active.served.reconcilers.first() else {

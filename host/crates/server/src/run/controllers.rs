@@ -8,7 +8,7 @@ use futures::{
 };
 use innkeeper_command::{Exit, Failure, OrFail as _};
 use innkeeper_model::Limits;
-use innkeeper_plugin_controller::{self as plugins, Served};
+use innkeeper_plugin_controller::{self as plugins, PluginControllers};
 use innkeeper_reconcile::{
     Reconciler, Shared,
     controller::{self, Bounds},
@@ -27,7 +27,7 @@ use super::{StatusRegistry, random_u64, tasks::joined};
 /// written.
 pub(super) async fn run_controllers(
     shared: &Shared,
-    served: &Arc<Served>,
+    served: &Arc<PluginControllers>,
     limits: &Limits,
     stop: CancellationToken,
     status: &StatusRegistry,
@@ -96,9 +96,9 @@ async fn write_pass_files(reconcilers: &[Arc<Reconciler>]) {
     drop(spawn_blocking(write).await);
 }
 
-/// Removes kinds from the inventory that the plugin no longer creates, once their last object is gone.
-async fn prune_inventory(shared: &Shared, served: &Served) -> Infallible {
-    /// An unused kind costs a watch this much longer.
+/// Removes kinds from the inventory that the plugin no longer creates, once none of their objects is left.
+async fn tend_inventory(shared: &Shared, served: &PluginControllers) -> Infallible {
+    /// Chosen: an unused kind costs its watch at most this much longer.
     const PERIOD: Duration = Duration::from_secs(30);
 
     loop {

@@ -6,7 +6,7 @@ use innkeeper_cluster::{Cause, ParentConditions, Reviewer, Waiting, WatchStatus,
 use innkeeper_command::LogControl;
 use innkeeper_metrics::{ControllerMetrics, PluginSample, Sample, SampleSource, WatchSample};
 use innkeeper_model::{Gvk, ObjectId, error_chain};
-use innkeeper_plugin_controller::Served;
+use innkeeper_plugin_controller::PluginControllers;
 use innkeeper_reconcile::{Next, RecentFault, Reconciler, Wanted};
 use serde_json::{Value, json};
 use tokio::{
@@ -162,11 +162,12 @@ impl StatusProvider for RunningHost {
     }
 }
 
-/// Returns a target's reconcilers, with the parent if the target is one.
-fn targets<'a>(
-    active: &'a [Arc<Served>],
+/// Returns the reconcilers of a target, each with its parent if the target is one.
+fn recorded<'a>(
+    active: &'a [Arc<PluginControllers>],
     of: &RecordingTarget,
 ) -> Vec<(&'a Reconciler, Option<ObjectId>)> {
+    let reconcilers = |served: &'a PluginControllers| served.reconcilers.iter().map(|it| &**it);
     match of {
         // One reconciler stands for all kinds of a plugin.
         RecordingTarget::Faults { plugin } => active
@@ -186,10 +187,10 @@ fn targets<'a>(
     }
 }
 
-/// Returns the temporary reasons why a plugin's passes do not run.
-/// Lasting reasons, such as a missing permission, are conditions of the plugin's parents. They do not make the host
-/// unready, because they do not affect other plugins.
-fn still_reading(plugin: &Served) -> Option<String> {
+/// Returns the temporary reasons for which a plugin's passes do not run.
+/// A lasting reason, such as a missing permission, is reported as a condition of that plugin's parents.
+/// It does not make the host unready, because the other plugins are not affected.
+fn still_reading(plugin: &PluginControllers) -> Option<String> {
     let waiting = plugin
         .reconcilers
         .iter()
@@ -221,13 +222,17 @@ fn plugin_state(plugin: &Served) -> Value {
     })
 }
 
-fn fault_state(fault: &RecentFault) -> Value {
-    json!({
-        "parent": fault.parent.to_string(),
-        "reason": fault.reason,
-        "message": fault.message,
-        "time": fault.time.to_string(),
-    })
+fn plugin_state(plugin: &PluginControllers) -> PluginState {
+    let faults = plugin.recent_faults();
+    PluginState {
+        name: plugin.name.to_string(),
+        kinds: plugin
+            .reconcilers
+            .iter()
+            .map(|reconciler| kind_state(reconciler))
+            .collect(),
+        last_faults: faults.into_iter().map(fault_state).collect(),
+    }
 }
 
 fn kind_state(reconciler: &Reconciler) -> Value {
@@ -339,7 +344,7 @@ impl SampleSource for StatusRegistry {
     }
 }
 
-fn plugin_sample(plugin: &Served) -> PluginSample {
+fn plugin_sample(plugin: &PluginControllers) -> PluginSample {
     let reconcilers = || plugin.reconcilers.iter();
     let waiting = reconcilers().map(|reconciler| reconciler.registration().waiting().len());
     // All parent kinds of a plugin share its limits.

@@ -15,7 +15,7 @@ use std::{
 use innkeeper_cluster::{Cluster, Reviewer, WatchStatus};
 use innkeeper_metrics::{ControllerMetrics, Metrics};
 use innkeeper_model::PluginName;
-use innkeeper_plugin_controller::{CandidatePlans, DefinitionCheck, Served};
+use innkeeper_plugin_controller::{CandidatePlans, DefinitionCheck, PluginControllers};
 use innkeeper_reconcile::{Reconciler, Shared, controller::LoopTelemetry};
 use parking_lot::{Mutex, RwLock};
 
@@ -53,8 +53,14 @@ struct Connection {
 /// A running host's state for observers.
 #[derive(Default)]
 pub struct StatusRegistry {
-    phase: RwLock<Phase>,
-    active: RwLock<Vec<Arc<Served>>>,
+    shared: OnceLock<Arc<Shared>>,
+    /// The cache; none before the host has begun to read.
+    pub(super) cluster: OnceLock<Cluster>,
+    /// The reviewer of callers of the admin server; none before the host has found the API server.
+    pub(super) reviewer: OnceLock<Arc<Reviewer>>,
+    /// The maker of the traces of passes; none if the host sends none.
+    pub(super) tracer: OnceLock<SdkTracer>,
+    active: RwLock<Vec<Arc<PluginControllers>>>,
     controllers: RwLock<Vec<ControllerMetrics>>,
     /// The number of plugin files that failed at least once and are not active.
     inactive: AtomicUsize,
@@ -113,7 +119,7 @@ impl StatusRegistry {
     }
 
     /// The active plugins.
-    pub fn active(&self) -> Vec<Arc<Served>> {
+    pub fn active(&self) -> Vec<Arc<PluginControllers>> {
         self.active.read().clone()
     }
 
@@ -183,15 +189,14 @@ impl StatusRegistry {
     }
 
     /// Adds an active plugin.
-    pub(super) fn add(&self, served: &Arc<Served>) {
+    pub(super) fn add(&self, served: &Arc<PluginControllers>) {
         self.active.write().push(Arc::clone(served));
     }
 
     /// Removes a plugin that is no longer active.
-    pub(super) fn remove(&self, served: &Arc<Served>) {
-        self.active
-            .write()
-            .retain(|active| !Arc::ptr_eq(active, served));
+    pub(super) fn remove(&self, served: &Arc<PluginControllers>) {
+        let mut active = self.active.write();
+        active.retain(|known| !Arc::ptr_eq(known, served));
     }
 
     /// Records why a plugin file's CRDs are not as the plugin states them; none if they are.
@@ -250,8 +255,8 @@ mod tests {
         let status = StatusRegistry::default();
         assert!(!status.is_started());
         // One file could not be loaded.
-        status.expect_files(3, 2);
-        let plugin = Served {
+        status.expect_tries(3, 2);
+        let of_resource = PluginControllers {
             name: PluginName::new("other").unwrap(),
             reconcilers: Vec::new(),
         };
