@@ -278,11 +278,11 @@ impl DevSession<'_> {
     fn show_grants(&self, status: &StatusRegistry, show: &Show) -> Result<(), Failure> {
         for served in status.active() {
             let name = served.name.as_str();
-            let reconciler = served.reconcilers.first();
-            let Some(reconciler) = reconciler.filter(|_| !self.granted.contains(name)) else {
-                continue;
-            };
-            show.grants(name, &file_of_grants(&reconciler.revision().grants))?;
+            if let Some(reconciler) = served.reconcilers.first()
+                && !self.granted.contains(name)
+            {
+                show.grants(name, &file_of_grants(&reconciler.revision().grants))?;
+            }
         }
         Ok(())
     }

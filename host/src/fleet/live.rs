@@ -113,7 +113,7 @@ pub(super) async fn dump(args: &FleetArgs, inputs: Inputs, to: &Path) -> Result<
     Ok(forecast.parents + forecast.faults_known + forecast.skipped)
 }
 
-/// The notes about kinds of parents that the grants lack.
+/// Returns notes about parent kinds without grants.
 fn denied(serving: &Revision) -> impl Iterator<Item = String> {
     let kinds = serving.plugin.manifest().parent_kinds().into_iter();
     kinds
@@ -121,9 +121,10 @@ fn denied(serving: &Revision) -> impl Iterator<Item = String> {
         .map(|kind| format!("the grants lack parents of {kind}, so they have no passes"))
 }
 
-/// Fails if the plugin may read the values of Secrets, which a dump does not have.
-fn reads_no_values(serving: &Revision) -> Result<(), Failure> {
-    let (manifest, grants) = (serving.plugin.manifest(), &serving.grants);
+/// Fails if the plugin may read Secret values, which a dump does not contain.
+fn check_no_secret_values(serving: &Revision) -> Result<(), Failure> {
+    let manifest = serving.plugin.manifest();
+    let grants = &serving.grants;
     let reads = grants
         .reads_for(manifest)
         .iter()
@@ -254,7 +255,7 @@ struct Fleet {
     reconciler: Reconciler,
     serving: Revision,
     against: Option<Revision>,
-    asked: Vec<ParentName>,
+    requested: Vec<ParentName>,
     until: Instant,
 }
 

@@ -9,7 +9,7 @@ use innkeeper_model::{
     Backoff, GroupKind, Gvk, HashKey, Limits, Manifest, Object, ParentKind, PluginName,
     ResourceVersion, Scope, error_chain, kind_of_crd,
 };
-use innkeeper_plan::crd;
+use innkeeper_plan::plan_definition;
 use innkeeper_reconcile::{Revision, Shared};
 use serde_json::{Map, Value};
 use tokio::time::{Instant, sleep, timeout};

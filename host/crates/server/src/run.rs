@@ -45,11 +45,11 @@ use std::{
 use innkeeper_apply::{Events, Writer};
 use innkeeper_cluster::{Cluster, Reviewer};
 use innkeeper_command::{Exit, Failure, LogControl, OrFail as _, runtime};
-use innkeeper_model::{HashKey, Limits, Retry, error_chain};
-use innkeeper_plugin_controller::{self as plugins, Loaded, PluginControllers, Warm};
-use innkeeper_reconcile::{
-    Inventory, InventoryError, NamespaceBudgets, PassFiles, Recordings, Shared,
-};
+use innkeeper_lease::Claim;
+use innkeeper_metrics::Metrics;
+use innkeeper_model::Limits;
+use innkeeper_plugin_controller::{self as plugins, Loaded, Warm};
+use innkeeper_reconcile::{Inventory, NamespaceBudgets, PassFiles, Recordings, Shared};
 use innkeeper_sandbox::{Engine, Pool};
 use jiff::Timestamp;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -418,76 +418,9 @@ fn fill_random(buffer: &mut [u8]) {
     getrandom::fill(buffer).expect("the kernel should have random bytes once it runs processes");
 }
 
-/// Serves one plugin until `stop` is requested; retries the installation while its failure may be temporary.
-async fn serve_plugin(
-    shared: Arc<Shared>,
-    loaded: Loaded,
-    limits: Arc<Limits>,
-    warm: Vec<Registration>,
-    stop: Shutdown,
-    status: Arc<StatusRegistry>,
-) -> Result<(), Failure> {
-    let served = tokio::select! {
-        served = install(&shared, &loaded, &limits, &status) => served,
-        never = standby::idle(&warm) => match never {},
-        () = stop.first() => return Ok(()),
-    };
-    // Only now: the plugin's own registrations keep the same watches alive.
-    drop(warm);
-    let Some(served) = served.map(Arc::new) else {
-        return Ok(());
-    };
-    let token = stop.first_token();
-    let report = |problem| status.report_definitions(&served.name, problem);
-    tokio::select! {
-        ended = controllers::run(&shared, &served, &limits, token, &status) => ended,
-        never = plugins::keep_definitions(&shared, &loaded, &limits, report) => match never {},
-    }
-}
-
-/// Installs and registers a plugin; retries with backoff while the failure may be temporary.
-async fn install(
-    shared: &Arc<Shared>,
-    loaded: &Loaded,
-    limits: &Arc<Limits>,
-    status: &StatusRegistry,
-) -> Option<PluginControllers> {
-    let mut backoff = tasks::backoff();
-    // The last reported error; empty before the first failure.
-    let mut said = String::new();
-    loop {
-        let error = match plugins::serve(shared, loaded, limits).await {
-            Ok(served) => {
-                if said.is_empty() {
-                    status.note_tried();
-                } else {
-                    status.uncount_inactive();
-                }
-                return Some(served);
-            }
-            Err(error) => error,
-        };
-        if said.is_empty() {
-            status.count_inactive();
-            status.note_tried();
-        }
-        let file = loaded.path.display();
-        let delay = backoff.delay();
-        let delay = match error.retry() {
-            Retry::Never | Retry::OnChange => {
-                error!(%file, error = %error_chain(&error), "plugin is not served");
-                return None;
-            }
-            Retry::At(least) => delay.max(least),
-            Retry::Backoff => delay,
-        };
-        let error = error_chain(&error).to_string();
-        if said == error {
-            debug!(%file, error, again_in = ?delay, "plugin is still not served");
-        } else {
-            error!(%file, error, "plugin is not served, retrying until it is");
-            said = error;
-        }
-        sleep(delay).await;
-    }
+/// Returns a cryptographically secure random number.
+fn random_u64() -> u64 {
+    let mut bytes = [0; 8];
+    fill_random(&mut bytes);
+    u64::from_ne_bytes(bytes)
 }

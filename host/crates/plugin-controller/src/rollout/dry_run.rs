@@ -4,8 +4,7 @@ use std::{mem, pin::pin, sync::Arc, time::Duration};
 
 use futures::StreamExt as _;
 use innkeeper_model::{ObjectId, Retry, reason};
-use innkeeper_plan::{FleetPlan, Forecast, ParentOutcome, ParentPlan, Writes};
-use innkeeper_reconcile::{Revision, Role, until_read};
+use innkeeper_reconcile::{ParentOutcome, Revision, Role, until_read};
 use tokio::time::Instant;
 use tracing::info;
 

@@ -37,8 +37,8 @@ pub(crate) fn usage(
     budgets: &NamespaceBudgets,
     registration: &Registration,
 ) -> Vec<Usage> {
-    let children = registration.made_everywhere(|_| true);
-    let nested = registration.made_everywhere(|kind| manifest.reconciles(kind));
+    let children = registration.usage_by_namespace(|_| true);
+    let nested = registration.usage_by_namespace(|kind| manifest.reconciles(kind));
     let retained_share = |count| Share::new(to_u64(count), to_u64(limits.retained_max));
     let fullest = [
         (

@@ -119,7 +119,7 @@ impl PassFiles {
     /// Digests what passes depend on beside their inputs.
     fn belongs_to(&self, plugin: &PluginName, parent: &Gvk, terms: &str) -> String {
         let text = format!("{plugin} {parent} {terms}");
-        Digest::of_parts([&self.build.as_bytes()[..], text.as_bytes()]).to_hex()
+        Digest::hash_parts([&self.build.as_bytes()[..], text.as_bytes()]).to_hex()
     }
 }
 

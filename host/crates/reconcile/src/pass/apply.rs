@@ -112,7 +112,7 @@ async fn execute(
 }
 
 fn report_failure(pass: &Pass<'_>, parent: &Object, operation: &Operation, error: &apply::Error) {
-    if error.holds(parent) {
+    if error.blocks_deletion_of(parent) {
         // A cluster-scoped parent may have children in several namespaces.
         if pass.id.namespace.is_some() {
             pass.context
@@ -122,7 +122,7 @@ fn report_failure(pass: &Pass<'_>, parent: &Object, operation: &Operation, error
         }
         let error = error.failure().message;
         warn!(%operation, error, "the parent cannot be finalized");
-    } else if error.is_silent() || error.kind == apply::ErrorKind::Exists {
+    } else if error.is_conflict_only() || error.kind == apply::ErrorKind::Exists {
         // The next plan reads an object that exists, and reports one with another owner.
         let category = error.category();
         debug!(%operation, category, "not confirmed, the next pass observes it");

@@ -82,7 +82,7 @@ pub(crate) fn job(pass: &Pass<'_>, observed: &Observation, entered: &Entered) ->
         reads: pass
             .registration
             .reads(&observed.parent, &revision.reads)
-            .beside(&entered.own_reads),
+            .with_subscriptions(&entered.own_reads),
         context: sandbox::Context {
             now_ms: u64::try_from(now).unwrap_or_default(),
             seed,
@@ -178,7 +178,7 @@ fn observed_child(child: &Object, parent: &Object) -> ObservedChild {
 /// is not granted, but more grants would not help.
 fn explain_unwatched(reads: &[(ReadKey, Answer)], end: &mut End) {
     let unwatched = reads.iter().find_map(|(_, answer)| match answer {
-        Answer::Failed(failure @ ReadFailure::OutOfSight { .. }) => Some(failure),
+        Answer::Failed(failure @ ReadFailure::OutsideWatchedNamespaces { .. }) => Some(failure),
         _ => None,
     });
     let Some(unwatched) = unwatched else {

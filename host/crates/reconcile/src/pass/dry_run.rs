@@ -9,15 +9,14 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use futures::stream::{self, Stream, StreamExt as _};
 use innkeeper_cluster::{Observation, Recording, Registration, Waiting};
 use innkeeper_model::{Object, ObjectId, Outcome, PluginName, error_chain};
-use innkeeper_plan::{
-    ParentOutcome, Plan, Planned as PlannedChanges, StatusWrite, fault_condition, report_status,
-};
+use innkeeper_plan::{Plan, StatusWrite, fault_condition, report_status};
 use innkeeper_policy::Checked;
 use innkeeper_sandbox::{CallReport, LogLine};
 use jiff::Timestamp;
 use tokio::time::{Instant, sleep};
 use tracing::{Instrument, Span, debug, error_span};
 
+pub use self::outcome::{ParentOutcome, PlannedChanges};
 use super::{
     call::{answered, job},
     check::check,

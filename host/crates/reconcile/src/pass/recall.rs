@@ -70,13 +70,13 @@ fn recalled(
     let mut reads = pass
         .registration
         .reads(&observed.parent, &pass.epoch.revision.reads)
-        .beside(&entered.own_reads);
+        .with_subscriptions(&entered.own_reads);
     let mut inputs = inputs.clone();
     inputs.parent(entered.phase, &observed.parent);
     let next = pass
         .epoch
         .memory
-        .recall(pass.id, &inputs, |read| reads.ask(read))?;
+        .recall(pass.id, &inputs, |read| reads.read(read))?;
     // The reads equal those of the last pass, so the subscriptions do not change.
     pass.registration.commit(pass.id, &reads.into_recording());
     context.skipped.fetch_add(1, Ordering::Relaxed);

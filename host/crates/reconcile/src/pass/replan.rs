@@ -25,7 +25,7 @@ pub(super) async fn replan<'a>(
         return ControlFlow::Break(applied);
     }
     let planned = &mut applied.planned;
-    planned.has_written |= execution.comes_back();
+    planned.has_written |= execution.changed_children();
     let children = planned.children.to_mut();
     add_written(children, execution, &planned.entered.hash_key);
     for id in conflicts {

@@ -175,8 +175,10 @@ fn end_of_plan<'a>(
             Some((PassEnd::Released(Some(report), released), true))
         }
         Outcome::Desired(_)
-            if execution.is_silent()
-                && !execution.errors().any(|error| error.holds(planned.parent)) =>
+            if execution.is_conflict_only()
+                && !execution
+                    .errors()
+                    .any(|error| error.blocks_deletion_of(planned.parent)) =>
         {
             Some((superseded(planned.parent, execution), true))
         }
@@ -209,7 +211,7 @@ fn end_of_desired<'a>(
         contention,
         is_deferred: false,
     };
-    if !planned.has_written && !execution.comes_back() {
+    if !planned.has_written && !execution.changed_children() {
         return Some(applied);
     }
     let is_cached = !pass.registration.is_behind(pass.id);
@@ -320,7 +322,7 @@ async fn release(context: &Context, parent: &Object) -> Result<(), WriteFailure>
             } else {
                 // The parent is gone, or without the finalizer, and the cache does not show it yet.
                 let version = target.resource_version();
-                context.registration.note_stale(&id, &id, version);
+                context.registration.expect_newer(&id, &id, version);
             }
             Ok(())
         }

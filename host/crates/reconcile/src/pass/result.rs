@@ -355,7 +355,7 @@ impl<'a> PassResult<'a> {
         };
         match write {
             StatusWriteResult::Throttled(throttled) => {
-                let states_it = |parent| plan::gives(parent, reason::THROTTLED);
+                let states_it = |parent| plan::has_reason(parent, reason::THROTTLED);
                 let is_throttled = |status: &Status<'_>| status.synced.reason == reason::THROTTLED;
                 Conclusion {
                     // Once only: a condition that changes with every pass triggers the next one.
@@ -399,7 +399,7 @@ impl<'a> Conclusion<'a> {
     }
 
     /// Returns the parent's outlook. Waiting, as for a rate limit, is no failure.
-    pub(super) fn outlook(&self) -> Outlook {
+    pub(super) fn outlook(&self) -> ParentProgress {
         let synced = self.status.as_ref().map(|status| status.synced.status);
         match (synced, &self.next) {
             (Some(ConditionStatus::False), Next::UntilChanged) => ParentProgress::Stalled,

@@ -49,6 +49,6 @@ fn parent_facts(context: &Context, id: &ObjectId, revision: &Digest) -> Option<P
         failed_before,
         // Parsed only where it decides.
         is_synced: good_at.is_none()
-            && ParentConditions::of(&parent).synced_status() == Some("True"),
+            && ParentConditions::new(&parent).synced_status() == Some("True"),
     })
 }

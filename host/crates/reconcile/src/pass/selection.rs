@@ -85,7 +85,7 @@ pub(super) fn choose(pass: &Pass<'_>, parent: &Object) -> (Choice, Recording) {
         name: name.clone(),
     };
     let mut reads = pass.registration.reads(parent, &revision.own_reads);
-    let choice = match reads.ask(&ReadKey::Get(reference)) {
+    let choice = match reads.read(&ReadKey::Get(reference)) {
         Answer::Object(Some(namespace)) => {
             match selection.select(&own, Some(&labels(&namespace))) {
                 Ok(()) => Choice::Selected,

@@ -79,5 +79,5 @@ pub(super) fn describe(waiting: &[Waiting]) -> String {
 
 /// Returns true unless another host has written the parent's condition `Synced`.
 pub(super) fn is_unclaimed(plugin: &PluginName, parent: &Object) -> bool {
-    plan::has_spoken(plugin, parent) || ParentConditions::of(parent).synced.is_none()
+    plan::has_host_condition(plugin, parent) || ParentConditions::new(parent).synced.is_none()
 }

@@ -215,7 +215,7 @@ async fn write(
 
 /// Logs a status that is not written, and records an Event if no condition can report it.
 fn report_not_written(pass: &Pass<'_>, parent: &Object, synced: &Condition, error: &apply::Error) {
-    if error.is_silent() {
+    if error.is_conflict_only() {
         let category = error.category();
         debug!(category, "status not written, the parent changed");
         return;

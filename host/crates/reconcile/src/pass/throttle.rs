@@ -41,9 +41,9 @@ pub(super) fn throttle(
     };
     let registration = &context.registration;
     let over_quota = quota.throttle(plan, |namespace| ChildUsage {
-        all: registration.made(namespace, |_| true),
+        all: registration.child_usage(namespace, |_| true),
         nested: registration
-            .made(namespace, |kind| nested.contains(kind))
+            .child_usage(namespace, |kind| nested.contains(kind))
             .objects,
     });
     let rest = Throttled::by_round(plan);

@@ -33,7 +33,7 @@ pub(super) fn record_operation(
     }
     count_write(context, parent_id, operation.verb());
     if let Operation::Prune { uid, .. } = operation {
-        context.registration.note_delete(parent_id, id, uid);
+        context.registration.expect_deletion(parent_id, id, uid);
         context.ledger.lock().repeats(parent_id).forget(id);
     }
 }
@@ -52,9 +52,9 @@ pub(super) fn record_write(
     let version = written.resource_version;
     if written.gone {
         // The answer shows the object's last state, so only its removal proves that the cache is current.
-        registration.note_stale(parent, id, version);
-    } else if !registration.take_in(parent, id, &written.json) {
-        registration.note_write(parent, id, version);
+        registration.expect_newer(parent, id, version);
+    } else if !registration.apply_write_response(parent, id, &written.json) {
+        registration.expect_version(parent, id, version);
     }
 }
 
@@ -67,11 +67,11 @@ pub(super) fn record_failure(
     error: &apply::Error,
 ) {
     if error.is_ambiguous() {
-        context.registration.note_unknown(parent, id);
+        context.registration.expect_unknown(parent, id);
     } else if error.is_stale()
         && let Some(observed) = observed
     {
-        context.registration.note_stale(parent, id, observed);
+        context.registration.expect_newer(parent, id, observed);
     }
 }
 

@@ -96,9 +96,9 @@ async fn write_pass_files(reconcilers: &[Arc<Reconciler>]) {
     drop(spawn_blocking(write).await);
 }
 
-/// Removes kinds from the inventory that the plugin no longer creates, once none of their objects is left.
-async fn tend_inventory(shared: &Shared, served: &PluginControllers) -> Infallible {
-    /// Chosen: an unused kind costs its watch at most this much longer.
+/// Removes kinds from the inventory that the plugin no longer creates, once their last object is gone.
+async fn prune_inventory(shared: &Shared, served: &PluginControllers) -> Infallible {
+    /// An unused kind costs a watch this much longer.
     const PERIOD: Duration = Duration::from_secs(30);
 
     loop {

@@ -6,7 +6,7 @@ use futures::future::join_all;
 use innkeeper_cluster::Registration;
 use innkeeper_command::{Exit, Failure, OrFail as _};
 use innkeeper_model::{Limits, Retry, error_chain};
-use innkeeper_plugin_controller::{self as plugins, Loaded, LoaderContext, Served};
+use innkeeper_plugin_controller::{self as plugins, Loaded, LoaderContext, PluginControllers};
 use innkeeper_reconcile::Shared;
 use innkeeper_sandbox::{
     self as plugin, Engine, EngineSettings, Pool,
@@ -169,7 +169,7 @@ async fn install(
     loaded: &Loaded,
     limits: &Arc<Limits>,
     status: &StatusRegistry,
-) -> Option<Served> {
+) -> Option<PluginControllers> {
     let mut backoff = tasks::backoff();
     let mut last_error = None;
     loop {

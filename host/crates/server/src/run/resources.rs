@@ -125,7 +125,7 @@ impl PluginResources {
 
 fn bounds() -> Bounds {
     Bounds {
-        permits: Arc::new(Semaphore::new(PLACES)),
+        permits: Arc::new(Semaphore::new(PASSES_MAX)),
         passes_per_second_max: PASSES_PER_SECOND_MAX,
         // Passes over active Plugins requeue themselves.
         resync_period: None,

@@ -43,7 +43,7 @@ pub(super) async fn wait(
     };
     let once_made = move |plugin: &PluginName| match &inventory {
         Ok(inventory) => inventory.kinds(plugin, Role::Child),
-        // After the takeover the inventory is read again. Until then, only the declared kinds are watched.
+        // Read again after the takeover; until then, only declared kinds are watched.
         Err(_) => BTreeSet::new(),
     };
     let mut warm = Warm::new();

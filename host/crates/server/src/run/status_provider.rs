@@ -26,7 +26,7 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
 /// The maximum number of unready parents per kind in `/debug/state`.
 const PARENTS_MAX: usize = 500;
 
-/// The outcome of a pass that waits for the cache.
+/// The outcome when a pass waits for the cache.
 const PARKED: &str = Next::AwaitCache(Duration::ZERO).word();
 
 /// Shows the running host.
@@ -129,9 +129,9 @@ impl StatusProvider for RunningHost {
                 RecordingTarget::Faults { plugin } => format!("no plugin {plugin} is active: GET /debug/state lists the active plugins"),
             }));
         };
-        let secret = recorded
+        let secret = targets
             .iter()
-            .find(|(it, _)| it.revision().shows_secrets());
+            .find(|(reconciler, _)| reconciler.revision().shows_secrets());
         if let Some((reconciler, _)) = secret {
             let plugin = reconciler.plugin();
             return Err(OrderRefusal::Refused(format!(
@@ -162,12 +162,11 @@ impl StatusProvider for RunningHost {
     }
 }
 
-/// Returns the reconcilers of a target, each with its parent if the target is one.
-fn recorded<'a>(
+/// Returns a target's reconcilers, with the parent if the target is one.
+fn targets<'a>(
     active: &'a [Arc<PluginControllers>],
     of: &RecordingTarget,
 ) -> Vec<(&'a Reconciler, Option<ObjectId>)> {
-    let reconcilers = |served: &'a PluginControllers| served.reconcilers.iter().map(|it| &**it);
     match of {
         // One reconciler stands for all kinds of a plugin.
         RecordingTarget::Faults { plugin } => active
@@ -187,9 +186,9 @@ fn recorded<'a>(
     }
 }
 
-/// Returns the temporary reasons for which a plugin's passes do not run.
-/// A lasting reason, such as a missing permission, is reported as a condition of that plugin's parents.
-/// It does not make the host unready, because the other plugins are not affected.
+/// Returns the temporary reasons why a plugin's passes do not run.
+/// Lasting reasons, such as a missing permission, are conditions of the plugin's parents. They do not make the host
+/// unready, because they do not affect other plugins.
 fn still_reading(plugin: &PluginControllers) -> Option<String> {
     let waiting = plugin
         .reconcilers
@@ -213,7 +212,7 @@ fn temporary(waiting: impl Iterator<Item = (Gvk, Why)>) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join("; "))
 }
 
-fn plugin_state(plugin: &Served) -> Value {
+fn plugin_state(plugin: &PluginControllers) -> Value {
     let kinds = plugin.reconcilers.iter();
     json!({
         "name": plugin.name.to_string(),
@@ -222,35 +221,26 @@ fn plugin_state(plugin: &Served) -> Value {
     })
 }
 
-fn plugin_state(plugin: &PluginControllers) -> PluginState {
-    let faults = plugin.recent_faults();
-    PluginState {
-        name: plugin.name.to_string(),
-        kinds: plugin
-            .reconcilers
-            .iter()
-            .map(|reconciler| kind_state(reconciler))
-            .collect(),
-        last_faults: faults.into_iter().map(fault_state).collect(),
-    }
+fn fault_state(fault: &RecentFault) -> Value {
+    json!({
+        "parent": fault.parent.to_string(),
+        "reason": fault.reason,
+        "message": fault.message,
+        "time": fault.time.to_string(),
+    })
 }
 
 fn kind_state(reconciler: &Reconciler) -> Value {
     let registration = reconciler.registration();
-    let ids = registration.parents();
-    let mut state = KindState {
-        kind: reconciler.parent().to_string(),
-        revision: reconciler.revision().plugin.revision().to_string(),
-        passes_skipped: reconciler.passes_skipped(),
-        faults: reconciler.faults(),
-        waiting_for: registration
-            .waiting()
-            .iter()
-            .map(|waiting| format!("{} {}", waiting.kind, waiting.why))
-            .collect(),
-        ..KindState::default()
-    };
-    for id in ids {
+    let waiting = registration.waiting();
+    let waiting_for = waiting
+        .iter()
+        .map(|waiting| format!("{} {}", waiting.kind, waiting.why));
+    let mut selected = 0;
+    let mut not_selected = 0;
+    let mut parked = 0;
+    let mut not_ready = Vec::new();
+    for id in registration.parents() {
         let Some(parent) = registration.parent(&id) else {
             continue;
         };
@@ -271,7 +261,7 @@ fn kind_state(reconciler: &Reconciler) -> Value {
     not_ready.truncate(PARENTS_MAX);
     json!({
         "kind": reconciler.parent().to_string(),
-        "revision": reconciler.serving().plugin.revision().to_string(),
+        "revision": reconciler.revision().plugin.revision().to_string(),
         "passesSkipped": reconciler.passes_skipped(),
         "faults": reconciler.faults(),
         "parents": selected,

@@ -53,13 +53,7 @@ struct Connection {
 /// A running host's state for observers.
 #[derive(Default)]
 pub struct StatusRegistry {
-    shared: OnceLock<Arc<Shared>>,
-    /// The cache; none before the host has begun to read.
-    pub(super) cluster: OnceLock<Cluster>,
-    /// The reviewer of callers of the admin server; none before the host has found the API server.
-    pub(super) reviewer: OnceLock<Arc<Reviewer>>,
-    /// The maker of the traces of passes; none if the host sends none.
-    pub(super) tracer: OnceLock<SdkTracer>,
+    phase: RwLock<Phase>,
     active: RwLock<Vec<Arc<PluginControllers>>>,
     controllers: RwLock<Vec<ControllerMetrics>>,
     /// The number of plugin files that failed at least once and are not active.
@@ -195,8 +189,9 @@ impl StatusRegistry {
 
     /// Removes a plugin that is no longer active.
     pub(super) fn remove(&self, served: &Arc<PluginControllers>) {
-        let mut active = self.active.write();
-        active.retain(|known| !Arc::ptr_eq(known, served));
+        self.active
+            .write()
+            .retain(|active| !Arc::ptr_eq(active, served));
     }
 
     /// Records why a plugin file's CRDs are not as the plugin states them; none if they are.
@@ -255,8 +250,8 @@ mod tests {
         let status = StatusRegistry::default();
         assert!(!status.is_started());
         // One file could not be loaded.
-        status.expect_tries(3, 2);
-        let of_resource = PluginControllers {
+        status.expect_files(3, 2);
+        let plugin = PluginControllers {
             name: PluginName::new("other").unwrap(),
             reconcilers: Vec::new(),
         };
