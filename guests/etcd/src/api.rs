@@ -134,7 +134,7 @@ pub(crate) struct EtcdClusterSpec {
     #[x_kube(validation = image::is_reference())]
     pub(crate) image: Option<String>,
     /// etcd version, for an image whose tag does not contain it. Without image, it selects imageRepository from the
-    /// plugin's configuration with the tag v<version>.
+    /// plugin's configuration with the tag `v<version>`.
     #[schemars(
         length(max = 32),
         regex(pattern = r"^v?\d{1,4}\.\d{1,4}\.\d{1,4}(-(alpha|beta|pre|rc)(\.\d{1,4})?)?$")

@@ -12,23 +12,23 @@ use crate::{
     version::Version,
 };
 
-/// A label on every child and Pod: the cluster's name.
+/// The label on every child and Pod: the cluster's name.
 pub(crate) const CLUSTER_LABEL: &str = "etcd.ydzs.io/cluster";
 
-/// A label on every claim and an annotation on the StatefulSet: the number of members. It survives a lost record, and
+/// The label on every claim and the annotation on the StatefulSet: the number of members. It survives a lost record, and
 /// an adoption needs every member's claim.
 pub(crate) const MEMBERS_LABEL: &str = "etcd.ydzs.io/members";
 
-/// A label on every claim: the UID of the parent that created it.
+/// The label on every claim: the UID of the parent that created it.
 pub(crate) const CLUSTER_UID_LABEL: &str = "etcd.ydzs.io/cluster-uid";
 
-/// An annotation on the StatefulSet and every claim: the cluster is formed. It survives a lost record and status.
+/// The annotation on the StatefulSet and every claim: the cluster is formed. It survives a lost record and status.
 pub(crate) const FORMED: &str = "etcd.ydzs.io/formed";
 
-/// An annotation on a parent and its members' Pods: a new value restarts them one by one.
+/// The annotation on a parent and its members' Pods: a new value restarts them one by one.
 pub(crate) const RESTART_TRIGGER: &str = "etcd.ydzs.io/restart-trigger";
 
-/// An annotation on a parent: `true` lets a rollout continue while another member is down, which can cost the quorum.
+/// The annotation on a parent: `true` lets a rollout continue while another member is down, which can cost the quorum.
 const ALLOW_UNSAFE_ROLLOUT: &str = "etcd.ydzs.io/allow-unsafe-rollout";
 
 /// The largest size that the CRD accepts.

@@ -28,13 +28,13 @@ use crate::{
     tls,
 };
 
-/// A Job label: its step.
+/// The label on a Job: its step.
 const OPERATION: &str = "etcd.ydzs.io/operation";
-/// A Job label: the ordinal of the member that it changes.
+/// The label on a Job: the ordinal of the member that it changes.
 const ORDINAL: &str = "etcd.ydzs.io/ordinal";
-/// A Job label: the ID of the member that it removes.
+/// The label on a Job: the ID of the member that it removes.
 const MEMBER_ID: &str = "etcd.ydzs.io/member-id";
-/// A Job label: how many operations had ended before it.
+/// The label on a Job: the number of operations that had ended before it.
 const SEQUENCE: &str = "etcd.ydzs.io/sequence";
 
 /// The container with etcdctl.

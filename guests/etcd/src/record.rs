@@ -9,11 +9,11 @@ use crate::{cluster::Cluster, version::Version};
 const MEMBERS: &str = "ETCD_INITIAL_CLUSTER";
 const STATE: &str = "ETCD_INITIAL_CLUSTER_STATE";
 const TOKEN: &str = "ETCD_INITIAL_CLUSTER_TOKEN";
-/// An annotation on the record: the number of operations that have ended.
+/// The annotation on the ConfigMap with the record: the number of operations that have ended.
 const SEQUENCE: &str = "etcd.ydzs.io/sequence";
-/// An annotation on the record: the etcd version with which all members were last ready.
+/// The annotation on the ConfigMap with the record: the etcd version with which all members were last ready.
 const VERSION: &str = "etcd.ydzs.io/version";
-/// An annotation on the record: the progress of replacements, by ordinal.
+/// The annotation on the ConfigMap with the record: the progress of replacements, by ordinal.
 const REPLACING: &str = "etcd.ydzs.io/replacing";
 /// The prefix of keys with the UID of the Pod that may start a member without data; the init container reads them.
 const ADMIT: &str = "ADMIT_";

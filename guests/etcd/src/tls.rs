@@ -15,7 +15,7 @@ use crate::{
     secrets::{ClientSecrets, PeerSecrets},
 };
 
-/// An annotation on the members' Pods: a hash of the trusted authorities, if a changed authority restarts them.
+/// The annotation on the members' Pods: a hash of the trusted authorities, if a changed authority restarts them.
 pub(crate) const AUTHORITY_HASH: &str = "etcd.ydzs.io/secret-hash";
 
 const CERTIFICATE: [&str; 2] = ["tls.crt", "tls.key"];

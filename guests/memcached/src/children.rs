@@ -26,7 +26,7 @@ const USER: i64 = 11211;
 /// The client port's name.
 const PORT: &str = "memcached";
 
-/// An annotation copied from the parent to the Pods: a changed value restarts them one by one.
+/// The annotation on a parent and its Pods: a changed value restarts them one by one.
 const RESTART_TRIGGER: &str = "cache.example.com/restart-trigger";
 
 /// One parent's desired state.

@@ -24,7 +24,7 @@ use serde_json::Value;
 pub(crate) use self::pods::{Failure, Pods};
 use crate::{api::WordpressStatus, record::Record, site::Site};
 
-/// An annotation on a claim: the size in the spec when the claim was last applied.
+/// The annotation on a claim: the size in the spec when the claim was last applied.
 pub(crate) const DECLARED_SIZE: &str = "example.com/declared-size";
 
 /// Time for a controller to create a workload's first Pod: a hundred times what it needs.

@@ -12,13 +12,13 @@ use crate::{
     site::{Site, product_of},
 };
 
-/// An annotation on the database's claim: which kind of server wrote the data.
+/// The annotation on the database's claim: which kind of server wrote the data.
 const FLAVOR: &str = "example.com/database-flavor";
-/// An annotation on the database's claim: the image that was ready last.
+/// The annotation on the database's claim: the image that was ready last.
 const IMAGE: &str = "example.com/database-image";
-/// An annotation on the database's claim: the site's schema.
+/// The annotation on the database's claim: the site's schema.
 const SCHEMA: &str = "example.com/database-name";
-/// An annotation on the database's claim: the site's table prefix.
+/// The annotation on the database's claim: the site's table prefix.
 const PREFIX: &str = "example.com/table-prefix";
 
 /// The official images' prefix.

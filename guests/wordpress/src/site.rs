@@ -13,7 +13,7 @@ use crate::{
     config::Config,
 };
 
-/// An annotation on parent and site Pods: a new value replaces the Pods.
+/// The annotation on parent and site Pods: a new value replaces the Pods.
 pub(crate) const RESTART_TRIGGER: &str = "example.com/restart-trigger";
 
 /// One parent's desired state.

@@ -9,11 +9,11 @@ use crate::{
     site::{RESTART_TRIGGER, Site},
 };
 
-/// A Pod annotation with a hash of the database passwords: new passwords replace the Pods.
+/// The annotation on Pods with a hash of the database passwords: new passwords replace the Pods.
 pub(super) const CREDENTIALS_HASH: &str = "example.com/credentials-hash";
-/// A Pod annotation with a hash of the salts, Secrets and ConfigMaps.
+/// The annotation on Pods with a hash of the salts, Secrets and ConfigMaps.
 pub(super) const SECRET_HASH: &str = "example.com/secret-hash";
-/// A Pod annotation with a hash of the generated configuration files.
+/// The annotation on Pods with a hash of the generated configuration files.
 pub(super) const CONFIG_HASH: &str = "example.com/config-hash";
 
 /// A Pod that runs as this user and group.
