@@ -17,12 +17,12 @@ mod verification;
 
 const API: &str = "gobackup.io/v1";
 
-/// The Backup of `01-article.yaml`, which runs once.
+/// The Backup in `01-article.yaml`, which runs once.
 const ONCE: Target<'static> = (API, "Backup", "example-backup");
 const ONCE_CONFIG: Target<'static> = ("v1", "Secret", "example-backup-gobackup");
 const ONCE_RUN: Target<'static> = ("batch/v1", "Job", "example-backup");
 
-/// The Backup of `04-files.yaml`, which runs on a schedule and stores on a claim.
+/// The Backup in `04-files.yaml`, which runs on a schedule and stores on a claim.
 const FILES: Target<'static> = (API, "Backup", "uploads");
 const FILES_CONFIG: Target<'static> = ("v1", "Secret", "uploads-gobackup");
 const FILES_SCHEDULE: Target<'static> = ("batch/v1", "CronJob", "uploads");
@@ -107,7 +107,7 @@ fn the_scripts_of_the_article_run_where_the_configuration_allows_them() {
         .as_array()
         .into_iter()
         .flatten();
-    let codes: Vec<&Value> = warnings.map(|it| &it["code"]).collect();
+    let codes: Vec<&Value> = warnings.map(|warning| &warning["code"]).collect();
     assert!(!codes.contains(&&json!("ScriptNotAllowed")), "{codes:?}");
     let secret = stage.get(&namespace, ONCE_CONFIG);
     let data = secret["data"]["gobackup.yml"].as_str().unwrap();
@@ -120,7 +120,7 @@ fn the_scripts_of_the_article_run_where_the_configuration_allows_them() {
     }
 }
 
-// The guest keeps an existing Job: neither an edit nor the end of the Job starts another run.
+// The guest keeps an existing Job: neither an edit nor the Job's end starts another run.
 #[test]
 fn an_edit_of_a_related_object_is_one_patch_and_no_further_run() {
     let (site, _) = once("backup-edit");
@@ -136,7 +136,7 @@ fn an_edit_of_a_related_object_is_one_patch_and_no_further_run() {
             warnings
                 .into_iter()
                 .flatten()
-                .any(|it| it["code"] == "SpecChangedAfterRun")
+                .any(|warning| warning["code"] == "SpecChangedAfterRun")
         },
     );
     assert_eq!(parent["status"]["successCount"], 1);
@@ -148,7 +148,7 @@ fn an_edit_of_a_related_object_is_one_patch_and_no_further_run() {
 }
 
 #[test]
-fn a_deleted_configuration_comes_back_and_a_deleted_run_does_not() {
+fn a_deleted_configuration_is_recreated_and_a_deleted_run_is_not() {
     let (site, _) = once("backup-deleted");
     let before = site.get(ONCE_CONFIG);
     site.delete(ONCE_CONFIG);
@@ -189,8 +189,7 @@ fn a_failed_run_is_reported_and_prunes_nothing() {
     site.get(ONCE_RUN);
 }
 
-// A missing reference is not the parent's fault: the host writes nothing, and the arrival of the
-// object triggers a pass.
+// A missing reference is not the parent's fault: the host writes nothing, and the object's creation triggers a pass.
 #[test]
 fn a_backup_waits_for_a_missing_reference() {
     let site = Site::new("backup-reference");
@@ -198,7 +197,9 @@ fn a_backup_waits_for_a_missing_reference() {
     for object in &mut objects {
         object["metadata"]["namespace"] = site.namespace.clone().into();
     }
-    let (late, early): (Vec<_>, Vec<_>) = objects.into_iter().partition(|it| it["kind"] == "S3");
+    let (late, early): (Vec<_>, Vec<_>) = objects
+        .into_iter()
+        .partition(|object| object["kind"] == "S3");
     for object in &early {
         site.plane.user().apply(object).unwrap();
     }
@@ -339,7 +340,7 @@ fn the_claims_outlive_the_parent_and_are_reused() {
     );
 }
 
-// The definition has no field for Pods of other namespaces, so the API server drops it.
+// The CRD has no field for Pods in other namespaces, so the API server drops it.
 #[test]
 fn a_schedule_states_the_placement_of_its_pods() {
     const ORDERS: Target<'static> = (API, "Backup", "orders");
@@ -383,7 +384,7 @@ fn a_schedule_states_the_placement_of_its_pods() {
 
 // The status records the value when the Job is observed, so the deleted Job is not made again.
 #[test]
-fn a_suspended_schedule_runs_when_asked_and_once_for_each_value() {
+fn a_suspended_schedule_runs_once_for_each_requested_value() {
     const BACKUP: Target<'static> = (API, "Backup", "on-demand");
     let site = Site::new("backup-now");
     site.apply_example("examples/backup/05-run-now.yaml");
@@ -405,7 +406,7 @@ fn a_suspended_schedule_runs_when_asked_and_once_for_each_value() {
 
 const RESTORE: Target<'static> = (API, "Restore", "on-demand-check");
 
-/// A site with the objects of the example of a Restore, and the Restore with this patch of its spec.
+/// Returns a site with the objects of the Restore example, and the Restore with this spec patch.
 fn restoring(prefix: &str, edit: &Value) -> Site {
     let site = Site::new(prefix);
     site.apply_example("examples/backup/05-run-now.yaml");

@@ -1,8 +1,8 @@
 //! The API of `Backup` and `CronBackup`.
 //!
-//! Both share one schema. The first generation of manifests has the references beside `spec`, the
-//! second inside. The schema accepts both, and [`Parent`] merges them. The types of the status are in
-//! `status`; checks that CEL cannot express are in `validate`.
+//! Both share one schema. Manifests of the first generation have the references beside `spec`, those of the second
+//! inside. The schema accepts both, and [`Parent`] merges them. `status` has the status types; `validate` has checks
+//! that CEL cannot express.
 
 use innkeeper_kit::{
     image,
@@ -43,7 +43,7 @@ pub(crate) use volumes::{
     LOCAL_SIZE, LocalVolume, RunUser, STATE_SIZE, State, StateMode, Volume, Work,
 };
 
-/// Specification of the runs.
+/// Specification.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[kube(
     group = "gobackup.io",
@@ -96,8 +96,7 @@ pub(crate) use volumes::{
         priority = 1
     ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    // Kubernetes limits a label to 63 characters, which `<name>-run-12345678` must fit, and the name
-    // of a CronJob to 52.
+    // A label has at most 63 characters, which `<name>-run-12345678` must fit, and a CronJob name 52.
     validation = Rule::new("self.metadata.name.size() <= 50")
         .message("metadata.name must be at most 50 characters")
 )]
@@ -106,14 +105,14 @@ pub(crate) struct BackupSpec {
     /// Databases to dump.
     #[schemars(length(max = 64))]
     pub(crate) database_refs: Option<Vec<Reference>>,
-    /// Storages for the archive; it goes to each of them. At least one is required.
+    /// Storages; the archive goes to each of them. At least one is required.
     #[schemars(length(max = 64))]
     pub(crate) storage_refs: Option<Vec<Reference>>,
-    /// Name of the default storage, one of storageRefs. Default: the first.
+    /// Name of the default storage in storageRefs. Default: the first.
     pub(crate) default_storage: Option<String>,
-    /// BackupModel with archive settings, and the schedule in the form of the first generation.
+    /// BackupModel with archive settings, and the schedule in the first generation's form.
     pub(crate) backup_model_ref: Option<ModelReference>,
-    /// Schedule of the runs. Without one a Backup runs once; a CronBackup requires one.
+    /// Schedule. Without one a Backup runs once; a CronBackup requires one.
     pub(crate) schedule: Option<Schedule>,
     /// Start no new run; a running one continues.
     #[serde(default)]
@@ -124,49 +123,49 @@ pub(crate) struct BackupSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub(crate) volumes: Vec<Volume>,
-    /// Volume for the state of gobackup: the list of stored archives, which `keep` needs.
+    /// Volume for gobackup's state: the list of stored archives, which `keep` needs.
     pub(crate) state: Option<State>,
-    /// Claim for the archives of storages of type local.
+    /// Claim for the archives in storages with the type local.
     pub(crate) local_volume: Option<LocalVolume>,
-    /// Volume for temporary files of a run. Default: an emptyDir on the node's disk.
+    /// Volume for temporary files. Default: an emptyDir on the node's disk.
     pub(crate) work: Option<Work>,
-    /// Additional environment variables of the run.
+    /// Additional environment variables.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) env: Vec<EnvVar>,
-    /// Additional environment variables of the run, from ConfigMaps and Secrets.
+    /// Additional environment variables from ConfigMaps and Secrets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) env_from: Vec<EnvFromSource>,
-    /// Let gobackup expand `$NAME` in texts of this object and of the objects that it refers to.
+    /// Let gobackup expand `$NAME` in texts of this object and the objects that it references.
     #[serde(default)]
     pub(crate) expand_env: bool,
-    /// Image of gobackup. Default: that of the plugin's configuration.
+    /// gobackup image. Default: from the plugin's configuration.
     #[schemars(length(min = 1, max = 512))]
     #[x_kube(validation = image::is_reference())]
     pub(crate) image: Option<String>,
-    /// Pull policy of the image.
+    /// Image pull policy.
     #[serde(default)]
     pub(crate) image_pull_policy: ImagePullPolicy,
-    /// Secrets for pulling the image. Default: those of the plugin's configuration.
+    /// Secrets for pulling the image. Default: from the plugin's configuration.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub(crate) image_pull_secrets: Vec<LocalObjectReference>,
-    /// Requests and limits of the run. Default: those of the plugin's configuration, else requests of
-    /// cpu 100m and memory 128Mi.
+    /// Requests and limits. Default: from the plugin's configuration, else requests of cpu 100m and memory 128Mi.
     pub(crate) resources: Option<ResourceRequirements>,
-    /// ServiceAccount of the run, without its token. Default: the namespace's default.
+    /// ServiceAccount, without its token. Default: the namespace's default.
     pub(crate) service_account_name: Option<String>,
-    /// User and groups of the run. Default: user and group 65532.
+    /// User and groups. Default: user and group 65532.
     pub(crate) security_context: Option<RunUser>,
-    /// Additional labels and annotations of the run's Pods, and their placement.
+    /// Additional Pod labels and annotations, and Pod placement.
     pub(crate) pod_template: Option<PodTemplate>,
-    /// Pods that use the volumes: the run is placed on their node, as claims of ReadWriteOnce need it.
+    /// Pods that use the volumes: the run is placed on their node, as ReadWriteOnce claims need it.
     pub(crate) run_with: Option<RunWith>,
-    /// Verification of archives: a Job restores the newest one into scratch databases.
+    /// Verification: a Job restores the newest archive into scratch databases.
     pub(crate) verify: Option<Verify>,
-    /// Maximum duration of a run in seconds, retries included: 6 hours by default.
+    /// Maximum duration in seconds, including retries: 6 hours by default.
     #[schemars(range(min = 1), extend("default" = deadline()))]
     pub(crate) active_deadline_seconds: Option<i64>,
-    /// Maximum number of retries of a failed run; none while a storage has keep, which counts the archive of each try.
+    /// Maximum number of retries after a failure; none while a storage has keep, which counts the archive of each
+    /// attempt.
     #[schemars(range(min = 0, max = 100), extend("default" = BACKOFF_LIMIT))]
     pub(crate) backoff_limit: Option<i32>,
     /// Time in seconds after which Kubernetes deletes a finished Job. Default: no deletion by time.
@@ -174,32 +173,30 @@ pub(crate) struct BackupSpec {
     pub(crate) ttl_seconds_after_finished: Option<i32>,
 }
 
-/// The number of retries of a failed run. The schema has the defaults of the spec too, but a parent of the first generation
-/// may have no spec.
+/// Number of retries. The schema has the defaults too, but a parent of the first generation may have no spec.
 pub(crate) const BACKOFF_LIMIT: i32 = 2;
 
 /// Reference to a database or a storage.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Reference {
-    /// API group of the object. Default: gobackup.io.
+    /// API group. Default: gobackup.io.
     pub(crate) api_group: Option<String>,
-    /// Kind of the object, in the groups of the first generation. Elsewhere the object's own type
-    /// applies, and a difference causes a warning.
+    /// Kind, in the first generation's groups. Elsewhere the object's own type applies, and a difference causes a
+    /// warning.
     #[serde(rename = "type")]
     pub(crate) type_: Option<String>,
-    /// Name of the object, in the same namespace.
+    /// Name, in the same namespace.
     #[schemars(length(min = 1, max = 253))]
     pub(crate) name: String,
-    /// For storages: number of archives to keep. A value above 0 overrides that of the storage.
+    /// For storages: number of archives to keep. A value above 0 overrides the storage's own.
     #[schemars(range(min = 0))]
     pub(crate) keep: Option<i64>,
-    /// For storages: timeout of an upload in seconds. A value above 0 overrides that of the storage,
-    /// if its type has one.
+    /// For storages: upload timeout in seconds. A value above 0 overrides the storage's own, if its type has one.
     #[schemars(range(min = 0))]
     pub(crate) timeout: Option<i64>,
-    /// Path below that of the storage, for the archives of this parent, for example shop/nightly. Default: none.
-    /// After a change, `keep` deletes no archive in the former path, and a Restore finds none there.
+    /// Path for this parent's archives below the storage's own, for example shop/nightly. Default: none. After a
+    /// change, `keep` deletes no archive in the former path, and a Restore finds none there.
     #[schemars(length(max = 253))]
     #[x_kube(validation = Rule::new("self.matches('^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$')")
         .message("path must be relative: parts of letters, digits, '.', '_' and '-' with single slashes between them, \
@@ -207,32 +204,32 @@ pub(crate) struct Reference {
     pub(crate) path: Option<String>,
 }
 
-/// Reference to a `BackupModel`, with the schedule in the form of the first generation.
+/// Reference to a `BackupModel`, with the schedule in the first generation's form.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ModelReference {
-    /// Name of the BackupModel, in the same namespace.
+    /// BackupModel name, in the same namespace.
     pub(crate) name: Option<String>,
-    /// Schedule of the runs.
+    /// Schedule.
     pub(crate) schedule: Option<OldSchedule>,
 }
 
-/// The kind of a parent.
+/// What a task works for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Backup,
     CronBackup,
     Restore,
-    /// The verification of a `Backup`.
+    /// Verifies a `Backup`.
     Verification,
-    /// The verification of a `CronBackup`.
+    /// Verifies a `CronBackup`.
     CronVerification,
-    /// The probe of a `Storage`.
+    /// Probes a `Storage`.
     Probe,
 }
 
 impl Kind {
-    /// The verification of a kind of parent.
+    /// Returns the kind that verifies this one.
     pub(crate) const fn verification(self) -> Self {
         match self {
             Self::CronBackup | Self::CronVerification => Self::CronVerification,
@@ -241,7 +238,7 @@ impl Kind {
     }
 }
 
-/// A stored parent of either generation.
+/// A stored parent in either generation's form.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Root {
@@ -255,12 +252,12 @@ pub(crate) struct Root {
     storage_refs: Option<Vec<Reference>>,
 }
 
-/// A parent whose references and schedule have been brought into one place.
+/// A parent with references and schedule in one place.
 #[derive(Clone, Debug)]
 pub(crate) struct Parent {
     pub(crate) kind: Kind,
     pub(crate) spec: BackupSpec,
-    /// The schedule of either generation.
+    /// The schedule, from either generation's field.
     pub(crate) schedule: Option<Schedule>,
 }
 
@@ -270,11 +267,11 @@ impl Parent {
             "CronBackup" => Kind::CronBackup,
             _ => Kind::Backup,
         };
-        Ok(Self::of(kind, request.parent()?))
+        Ok(Self::new(kind, request.parent()?))
     }
 
-    /// The parent of a stored object.
-    pub(crate) fn of(kind: Kind, root: Root) -> Self {
+    /// Merges the forms of a stored object.
+    pub(crate) fn new(kind: Kind, root: Root) -> Self {
         let mut spec = root.spec.unwrap_or_default();
         // A CEL rule rejects a reference in both places, so the order does not matter.
         spec.backup_model_ref = spec.backup_model_ref.or(root.backup_model_ref);
@@ -302,7 +299,7 @@ impl Parent {
         self.spec.storage_refs.as_deref().unwrap_or_default()
     }
 
-    /// The name of the `BackupModel`, if the parent refers to one.
+    /// Returns the `BackupModel` name, if there is one.
     pub(crate) fn model(&self) -> Option<&str> {
         let model = self.spec.backup_model_ref.as_ref()?;
         model.name.as_deref().filter(|name| !name.is_empty())
@@ -310,11 +307,15 @@ impl Parent {
 
     /// Returns true if no new run may start.
     pub(crate) fn is_suspended(&self) -> bool {
-        self.spec.suspend || self.schedule.as_ref().is_some_and(|it| it.suspend)
+        self.spec.suspend
+            || self
+                .schedule
+                .as_ref()
+                .is_some_and(|schedule| schedule.suspend)
     }
 }
 
-/// The properties that the first generation has beside `spec` and the second inside.
+/// Properties that the first generation has beside `spec` and the second inside.
 const REFERENCES: [&str; 3] = ["backupModelRef", "databaseRefs", "storageRefs"];
 
 const SPEC_SCHEDULE: &str = "(has(self.spec) && has(self.spec.schedule))";
@@ -322,7 +323,7 @@ const ROOT_SCHEDULE: &str = "(has(self.backupModelRef) && has(self.backupModelRe
 const MODEL_SCHEDULE: &str = "(has(self.spec) && has(self.spec.backupModelRef) \
      && has(self.spec.backupModelRef.schedule))";
 
-/// Completes the schema of both kinds; the derive macro knows only `spec` and `status`.
+/// Completes the schema of both kinds; the derive macro only knows `spec` and `status`.
 fn both_generations(crd: Crd) -> Crd {
     let crd = crd
         .optional("", "spec")
@@ -354,16 +355,16 @@ fn both_generations(crd: Crd) -> Crd {
         )
         // The Pods have no resourceClaims that the field could name.
         .remove("spec.resources", "claims")
-        // A dump has no place of its own.
+        // A dump has no path.
         .remove("databaseRefs[]", "path")
         .remove("spec.databaseRefs[]", "path")
         .remove("spec.verify.databases[].databaseRef", "path");
     own_namespace(crd)
-        // The deepest fields are those of `spec.podTemplate.spec.affinity`.
-        .truncate_descriptions_below(12)
+        // The deepest fields are below `spec.podTemplate.spec.affinity`.
+        .short_descriptions(12)
 }
 
-/// Rejects the names of variables that the run depends on.
+/// Rejects variable names that the run depends on.
 fn reserved_variables() -> serde_json::Value {
     json!([{
         "rule": "!(self.name in ['DOLLAR', 'HOME', 'TMPDIR', 'GOBACKUP_DIR', 'MODEL', 'STORAGES', \
@@ -373,7 +374,7 @@ fn reserved_variables() -> serde_json::Value {
     }])
 }
 
-/// Adds the kinds of parents to the manifest.
+/// Adds the parent kinds to the manifest.
 pub(crate) fn parents(manifest: Manifest) -> Manifest {
     let cron_backup = both_generations(Crd::for_kind::<Backup>())
         .edit(|crd| {

@@ -1,12 +1,12 @@
-//! The types of databases, storages and notifiers that gobackup supports, and the keys of each.
+//! The types of databases, storages and notifiers that gobackup supports, with their keys.
 //!
-//! `catalog.yaml` lists them. The schemas and the renderer use the same tables, so they cannot disagree. The values are
-//! checked and rendered in `render`.
+//! `catalog.yaml` lists them. The schemas and the renderer use the same tables, so they cannot disagree. `render`
+//! checks and renders the values.
 
 // The constants `DATABASES`, `STORAGES` and `NOTIFIERS`.
 include!(concat!(env!("OUT_DIR"), "/catalog.rs"));
 
-/// The form of a value.
+/// Form of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Text,
@@ -19,7 +19,7 @@ pub(crate) enum Form {
     Texts,
 }
 
-/// One key of a type.
+/// A key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) name: &'static str,
@@ -38,7 +38,7 @@ impl Key {
     }
 }
 
-/// One type of database, storage or notifier.
+/// A type of database, storage or notifier.
 #[derive(Debug)]
 pub(crate) struct Type {
     /// The name in the API.
@@ -56,7 +56,7 @@ pub(crate) struct Type {
 }
 
 impl Type {
-    /// Returns the key of this name.
+    /// Returns the key with this name.
     pub(crate) fn key(&self, name: &str) -> Option<&'static Key> {
         self.keys.iter().find(|key| key.name == name)
     }
@@ -67,9 +67,9 @@ impl Type {
         key.has_twin().then_some(key)
     }
 
-    /// Returns true if gobackup splits the value of a key at white space.
+    /// Returns true if gobackup splits a key's value at white space.
     ///
-    /// The clients of PostgreSQL take the password from a variable.
+    /// PostgreSQL clients take the password from a variable.
     pub(crate) fn splits(&self, key: &Key) -> bool {
         self.splits_command && !(self.name == "postgresql" && key.is_secret)
     }
@@ -92,7 +92,7 @@ pub(crate) struct Family {
 }
 
 impl Family {
-    /// Returns the type of this name.
+    /// Returns the type with this name.
     pub(crate) fn find(&self, name: &str) -> Option<&'static Type> {
         self.types.iter().find(|type_| type_.name == name)
     }

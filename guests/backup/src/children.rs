@@ -1,7 +1,7 @@
-//! The children: the configuration, the Job or CronJob, and claims for the state and local archives.
+//! The children: configuration, Job or CronJob, and claims for state and local archives.
 //!
-//! Until a Job is observed, it is applied as a whole, so that the host reports a foreign Job of the
-//! same name. From then on it is held: the host neither changes it nor creates it again.
+//! The plugin states a Job as a whole until it observes it, so the host reports a foreign Job with the same name. From
+//! then on it holds the Job: the host neither changes nor re-creates it.
 
 use std::collections::BTreeMap;
 
@@ -23,14 +23,14 @@ use serde_json::json;
 
 use crate::{
     api::{BACKOFF_LIMIT, LOCAL_SIZE, Parent, STATE_SIZE, restore::deadline},
-    names::{labels, local_claim_made},
+    names::{default_local_claim, labels},
     plan::{CONFIG_FILE, Plan},
     pod,
     runs::{History, requested},
     task,
 };
 
-/// The annotation on each Job that the plugin itself makes: the hash of its configuration.
+/// Annotation on each Job that the plugin itself creates: the configuration's hash.
 pub(crate) const CONFIG_HASH: &str = "gobackup.io/config-hash";
 
 /// Returns every child.
@@ -56,14 +56,14 @@ pub(crate) fn children(plan: &Plan<'_>, history: &History) -> Vec<Child> {
         .collect()
 }
 
-/// The suspended CronJob of a suspended parent; none if the CronJob is suspended, and for other children.
+/// Returns the suspended CronJob for a suspended parent; none if it is suspended already, and for other children.
 ///
-/// The observed spec is stated again, because a refused parent has no plan.
+/// A refused parent has no plan, so the observed spec is stated again.
 pub(crate) fn suspended(
     request: &Request,
     parent: &Parent,
     observed: &Observed,
-    held: &Child,
+    child: &Child,
 ) -> Option<Child> {
     if !parent.is_suspended() || !observed.is::<CronJob>() {
         return None;
@@ -73,11 +73,11 @@ pub(crate) fn suspended(
         return None;
     }
     spec["suspend"] = json!(true);
-    let metadata = metadata(held.name(), &labels(request, parent.kind, "schedule"));
+    let metadata = metadata(child.name(), &labels(request, parent.kind, "schedule"));
     let object = json!({
         "apiVersion": "batch/v1", "kind": "CronJob", "metadata": metadata, "spec": spec,
     });
-    Some(Child::new(&held.key, &object))
+    Some(Child::new(&child.key, &object))
 }
 
 /// The Secret with the configuration.
@@ -93,12 +93,12 @@ pub(crate) fn secret(plan: &Plan<'_>) -> Secret {
     }
 }
 
-/// The mark of the Secret. It shows no credential, because the configuration contains none.
+/// The Secret's mark. It reveals no credential, because the configuration contains none.
 pub(crate) fn config_hash(plan: &Plan<'_>) -> TemplateHash {
     TemplateHash::new(&plan.rendered.text)
 }
 
-/// Returns the name of the Job of a `Backup` that runs once.
+/// Returns the Job name of a `Backup` that runs once.
 fn first_run(plan: &Plan<'_>, history: &History) -> Option<String> {
     let name = plan.request.name();
     let is_observed = plan.request.children.find::<Job>(name).is_some();
@@ -106,7 +106,7 @@ fn first_run(plan: &Plan<'_>, history: &History) -> Option<String> {
     (is_observed || is_due).then(|| name.to_owned())
 }
 
-/// The spec of the Job, and of the Jobs that the CronJob creates.
+/// Returns the spec for Jobs, including those that the CronJob creates.
 pub(crate) fn job_spec(plan: &Plan<'_>) -> JobSpec {
     let spec = &plan.parent.spec;
     JobSpec {
@@ -114,7 +114,7 @@ pub(crate) fn job_spec(plan: &Plan<'_>) -> JobSpec {
         backoff_limit: Some(match spec.backoff_limit {
             // A try that fails after an upload is an archive more, for which keep would delete an older one.
             _ if plan.rendered.has_keep => 0,
-            given => given.unwrap_or(BACKOFF_LIMIT),
+            limit => limit.unwrap_or(BACKOFF_LIMIT),
         }),
         ttl_seconds_after_finished: spec.ttl_seconds_after_finished,
         template: pod::template(plan),
@@ -132,18 +132,18 @@ fn cron_job(plan: &Plan<'_>) -> Option<CronJob> {
     })
 }
 
-/// The spec of the CronJob; none without a schedule.
+/// Returns the CronJob spec; none without a schedule.
 pub(crate) fn cron_job_spec(plan: &Plan<'_>) -> Option<CronJobSpec> {
     let effective = plan.schedule.as_ref()?;
-    let given = plan.parent.schedule.as_ref()?;
+    let schedule = plan.parent.schedule.as_ref()?;
     Some(CronJobSpec {
         schedule: effective.expression.clone(),
-        time_zone: Some(given.time_zone.clone()),
+        time_zone: Some(schedule.time_zone.clone()),
         suspend: Some(plan.parent.is_suspended()),
-        concurrency_policy: Some(given.concurrency_policy.as_str().to_owned()),
-        starting_deadline_seconds: given.starting_deadline_seconds,
-        successful_jobs_history_limit: Some(given.successful_jobs_history_limit),
-        failed_jobs_history_limit: Some(given.failed_jobs_history_limit),
+        concurrency_policy: Some(schedule.concurrency_policy.as_str().to_owned()),
+        starting_deadline_seconds: schedule.starting_deadline_seconds,
+        successful_jobs_history_limit: Some(schedule.successful_jobs_history_limit),
+        failed_jobs_history_limit: Some(schedule.failed_jobs_history_limit),
         job_template: JobTemplateSpec {
             metadata: Some(ObjectMeta {
                 labels: Some(plan.labels("run")),
@@ -157,7 +157,7 @@ pub(crate) fn cron_job_spec(plan: &Plan<'_>) -> Option<CronJobSpec> {
 /// A claim that the plugin creates. It stays when the parent is deleted.
 struct Claim {
     key: &'static str,
-    /// The field of the parent.
+    /// The parent's field.
     field: &'static str,
     name: String,
     declared: DeclaredClaim,
@@ -165,7 +165,7 @@ struct Claim {
 }
 
 impl Claim {
-    fn of(
+    fn new(
         plan: &Plan<'_>,
         (key, field): (&'static str, &'static str),
         name: String,
@@ -187,8 +187,8 @@ impl Claim {
     }
 
     fn child(&self, plan: &Plan<'_>) -> Child {
-        // The API server rejects a smaller size and another class, so a claim of sufficient size is held
-        // and the observed class is repeated.
+        // The API server rejects a smaller size and another class, so a large enough claim is held, and the observed
+        // class is repeated.
         let declared = self.declared.clone();
         let declared = match &self.observed {
             None => declared,
@@ -206,55 +206,68 @@ impl Claim {
         }
     }
 
-    /// Returns true if the cluster has a claim of the size that the parent wants.
+    /// Returns true if the claim is as large as the parent requests.
     fn is_enough(&self) -> bool {
-        let requested = self.observed.as_ref().and_then(ObservedClaim::request);
-        requested.is_some_and(|it| {
-            Amount::from_quantity(it) >= Amount::from_quantity(&self.declared.size)
-        })
+        self.observed
+            .as_ref()
+            .and_then(ObservedClaim::request)
+            .is_some_and(|requested| Amount::of(requested) >= Amount::of(&self.declared.size))
     }
 }
 
 fn claims(plan: &Plan<'_>) -> impl Iterator<Item = Claim> {
     let spec = &plan.parent.spec;
-    let made = plan.state_claim_made();
-    let state = (plan.state_claim().as_ref() == Some(&made)).then(|| {
-        let given = spec.state.clone().unwrap_or_default();
-        let size = given
+    let name = plan.default_state_claim();
+    let state = (plan.state_claim().as_ref() == Some(&name)).then(|| {
+        let state = spec.state.clone().unwrap_or_default();
+        let size = state
             .size
             .unwrap_or_else(|| Quantity(STATE_SIZE.to_owned()));
-        let place = ("state", "state");
-        Claim::of(plan, place, made, size, given.storage_class_name)
+        Claim::new(
+            plan,
+            ("state", "state"),
+            name,
+            size,
+            state.storage_class_name,
+        )
     });
-    let made = local_claim_made(plan.request.name());
-    let local = (plan.local_claim().as_ref() == Some(&made)).then(|| {
-        let given = spec.local_volume.clone().unwrap_or_default();
-        let size = given
+    let name = default_local_claim(plan.request.name());
+    let local = (plan.local_claim().as_ref() == Some(&name)).then(|| {
+        let volume = spec.local_volume.clone().unwrap_or_default();
+        let size = volume
             .size
             .unwrap_or_else(|| Quantity(LOCAL_SIZE.to_owned()));
-        let place = ("local", "localVolume");
-        Claim::of(plan, place, made, size, given.storage_class_name)
+        Claim::new(
+            plan,
+            ("local", "localVolume"),
+            name,
+            size,
+            volume.storage_class_name,
+        )
     });
     state.into_iter().chain(local)
 }
 
-/// The names of the claims that the plugin makes for the parent.
+/// Returns the claims that the plugin creates for the parent.
 pub(crate) fn claim_names(plan: &Plan<'_>) -> impl Iterator<Item = String> {
-    claims(plan).map(|it| it.name)
+    claims(plan).map(|claim| claim.name)
 }
 
-/// The name of an existing claim that is smaller than the parent wants.
+/// Returns an existing claim that is smaller than the parent requests.
 pub(crate) fn small_claim(plan: &Plan<'_>) -> Option<String> {
-    let mut existing = claims(plan).filter(|it| it.observed.is_some());
-    let small = existing.find(|it| !it.is_enough());
-    small.map(|it| it.name)
+    claims(plan)
+        .filter(|claim| claim.observed.is_some())
+        .find(|claim| !claim.is_enough())
+        .map(|claim| claim.name)
 }
 
-/// The differences between the parent and its existing claims that Kubernetes does not let the plugin mend.
+/// Returns differences between the parent and its existing claims that Kubernetes does not let the plugin fix.
 pub(crate) fn claim_problems(plan: &Plan<'_>) -> Vec<String> {
-    let problem = |it: Claim| {
-        let checked = it.declared.check(it.field, &it.name, it.observed.as_ref());
-        checked.err()
+    let problem = |claim: Claim| {
+        claim
+            .declared
+            .check(claim.field, &claim.name, claim.observed.as_ref())
+            .err()
     };
     claims(plan).filter_map(problem).collect()
 }

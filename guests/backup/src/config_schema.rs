@@ -1,4 +1,4 @@
-//! The schemas of the keys of gobackup, made from the catalog.
+//! Builds the schemas of gobackup's keys from the catalog.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,15 @@ use serde_json::{Map, Value, json};
 
 use crate::catalog::{Family, Form, Key, Type};
 
-/// The names of types.
+/// Returns the schema for the names of types.
 pub(crate) fn names<'a>(types: impl IntoIterator<Item = &'a Type>) -> Schema {
     let names: Vec<&str> = types.into_iter().map(|type_| type_.name).collect();
     json_schema!({"type": "string", "enum": names})
 }
 
-/// The keys of all types of a family, and the names of Secrets for some of them.
+/// Returns the schema for the keys of all types in a family, and their Secrets.
 ///
-/// A key that the object's type does not have causes a warning and no rejection, because older
-/// manifests may carry it.
+/// A key that the object's type lacks only causes a warning, because older manifests may have it.
 pub(crate) fn keys(family: &Family, secret_key: &Value) -> Schema {
     let mut properties = Map::new();
     let mut rules = BTreeMap::new();
@@ -48,10 +47,10 @@ pub(crate) fn keys(family: &Family, secret_key: &Value) -> Schema {
     })
 }
 
-/// The longest script or credential in characters: a key of RSA as PEM has 3,300, a service account of Google 2,400.
+/// Longest script or credential in characters: an RSA key as PEM has 3,300, a Google service account 2,400.
 const DATA_CHARS_MAX: u32 = 16_384;
 
-/// The most texts of a list, such as the names of tables.
+/// Maximum length of a list, such as table names.
 const TEXTS_MAX: u32 = 256;
 
 fn value(key: &Key) -> Value {

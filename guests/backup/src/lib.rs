@@ -1,8 +1,8 @@
-//! The reconciler of `gobackup.io/v1` `Backup` and `CronBackup`: runs of gobackup, once or by a
-//! schedule. It also serves `Restore` and `Storage`.
+//! The backup plugin: runs gobackup for `Backup` and `CronBackup` in `gobackup.io/v1`, and serves `Restore` and
+//! `Storage`.
 //!
-//! It renders the configuration of gobackup from the parent and the objects that it refers to, and
-//! reports the results of the runs. It sees no value of a Secret and deletes no archive.
+//! It renders gobackup's configuration from the parent and the objects that it references, and reports the runs'
+//! results. It never sees Secret values and deletes no archive.
 
 mod api;
 mod catalog;
@@ -44,17 +44,16 @@ use crate::{
         restore::Restore,
     },
     config::Config,
-    report::{Blocked, Reporter},
+    report::Reporter,
     restore::Verification,
     runs::History,
-    stop::Stop,
 };
 
 /// The plugin.
 #[derive(Debug)]
 pub struct Plugin;
 
-/// The selector that limits full reads of Jobs and Pods to those of this plugin.
+/// Selects this plugin's Jobs and Pods for full reads.
 const RUNS: &str = "app.kubernetes.io/managed-by=innkeeper,app.kubernetes.io/name=gobackup";
 
 impl Reconciler for Plugin {
@@ -76,7 +75,7 @@ impl Reconciler for Plugin {
             .read::<Storage>(Access::Full, ReadScope::ParentNamespace)
             .read::<PostgreSQL>(Access::Full, ReadScope::ParentNamespace)
             .read::<S3>(Access::Full, ReadScope::ParentNamespace)
-            // A Restore reads the parent whose archive it restores.
+            // A Restore reads the parent that stored the archive.
             .read::<Backup>(Access::Full, ReadScope::ParentNamespace)
             .read_kind(
                 "gobackup.io/v1",
@@ -87,13 +86,13 @@ impl Reconciler for Plugin {
             .read::<Restore>(Access::Full, ReadScope::ParentNamespace)
             // Hashes suffice: the plugin checks only that the Secret and the key exist.
             .read::<Secret>(Access::Hash, ReadScope::ParentNamespace)
-            // The ConfigMaps of variables, so that a change of them is seen.
+            // ConfigMaps with variables, so that the plugin notices changes.
             .read::<ConfigMap>(Access::Hash, ReadScope::ParentNamespace)
-            // The owners of the claims that a parent names.
+            // The owners of claims that a parent names.
             .read::<PersistentVolumeClaim>(Access::Metadata, ReadScope::ParentNamespace)
             .read::<Job>(Access::Full, ReadScope::ParentNamespace)
             .label_selector(RUNS)
-            // The status of a Pod has the termination message of its container.
+            // A Pod's status has its container's termination message.
             .read::<Pod>(Access::Full, ReadScope::ParentNamespace)
             .label_selector(RUNS)
             .config_schema::<Config>()
@@ -132,19 +131,9 @@ impl Reconciler for Plugin {
                 children,
                 reporter.report(Some(&plan), None),
             )),
-            // Keeping the children lets a working schedule continue with its last good configuration.
-            Err(Stop::Blocked { reason, message }) => {
-                let message = &message;
-                let blocked = Blocked { reason, message };
-                Ok(Outcome::keep(reporter.report(None, Some(blocked))))
+            Err(stop) => {
+                stop.outcome(|reason, message| reporter.report(None, Some((reason, message))))
             }
-            Err(Stop::Invalid(problem)) => {
-                let reason = "Invalid";
-                let message = &problem;
-                let report = reporter.report(None, Some(Blocked { reason, message }));
-                Err(Fault::invalid(problem.clone()).with_report(report))
-            }
-            Err(Stop::Fault(fault)) => Err(fault),
         };
         request.apply_despite_invalid(answer, |observed, held| {
             children::suspended(request, &parent, observed, held)

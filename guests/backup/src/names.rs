@@ -1,4 +1,5 @@
-//! The names and labels of children; those of other kinds of parents of the same name differ.
+//! Names and labels of children. Parents of different kinds may share a name, so their children have different
+//! suffixes.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,7 @@ use innkeeper_sdk::prelude::*;
 
 use crate::api::Kind;
 
-/// The label on each child: the kind of its parent, because a `Backup` and a `CronBackup` may have the same name.
+/// Label on each child: the parent's kind, because a `Backup` and a `CronBackup` may share a name.
 pub(crate) const PARENT_KIND: &str = "gobackup.io/parent-kind";
 
 /// The container with gobackup.
@@ -19,14 +20,14 @@ pub(crate) const RESTORE: &str = "restore";
 /// The init container that fetches the archive.
 pub(crate) const FETCH: &str = "fetch";
 
-/// The labels of one component of a parent's children.
+/// Returns a component's labels.
 pub(crate) fn labels(request: &Request, kind: Kind, component: &str) -> BTreeMap<String, String> {
     let mut labels = labels::base_labels("gobackup", request.name(), component);
     labels.insert(PARENT_KIND.to_owned(), lower(kind).to_owned());
     labels
 }
 
-/// The kind of the parent in lower case.
+/// Returns the parent's kind in lower case.
 pub(crate) const fn lower(kind: Kind) -> &'static str {
     match kind {
         Kind::Backup | Kind::Verification => "backup",
@@ -36,7 +37,7 @@ pub(crate) const fn lower(kind: Kind) -> &'static str {
     }
 }
 
-/// The name of a parent with the suffix that children of a kind have.
+/// Returns the parent's name with the suffix for children of a kind.
 pub(crate) fn suffixed(request: &Request, kind: Kind) -> String {
     let suffix = match kind {
         Kind::Backup => "",
@@ -58,7 +59,7 @@ pub(crate) const fn component(kind: Kind) -> &'static str {
     }
 }
 
-/// Returns the containers of a task's Pod whose termination messages count, the most important one first.
+/// Returns a task's containers with relevant termination messages, the most important one first.
 pub(crate) const fn containers(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Backup | Kind::CronBackup | Kind::Probe => &[GOBACKUP],
@@ -66,12 +67,12 @@ pub(crate) const fn containers(kind: Kind) -> &'static [&'static str] {
     }
 }
 
-/// The name of the child Secret of a kind.
+/// Returns the name of a kind's child Secret.
 pub(crate) fn secret_name(request: &Request, kind: Kind) -> String {
     format!("{}-gobackup", suffixed(request, kind))
 }
 
-/// The name of the claim for storages of type local that the plugin creates for a parent.
-pub(crate) fn local_claim_made(parent: &str) -> String {
+/// Returns the name of the claim that the plugin creates for a parent's local storages.
+pub(crate) fn default_local_claim(parent: &str) -> String {
     format!("{parent}-gobackup-local")
 }

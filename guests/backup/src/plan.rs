@@ -8,12 +8,12 @@ use k8s_openapi::ByteString;
 use crate::{
     api::{Parent, StateMode, Volume},
     config::Config,
-    names::{self, local_claim_made},
+    names::{self, default_local_claim},
     render::{LocalStorage, Origin, Rendered},
     schedule::Effective,
 };
 
-/// The key of the configuration in the child Secret.
+/// Key of gobackup's configuration in the child Secret.
 pub(crate) const CONFIG_FILE: &str = "gobackup.yml";
 
 /// The desired state for one parent.
@@ -26,22 +26,22 @@ pub(crate) struct Plan<'a> {
 }
 
 impl Plan<'_> {
-    /// The labels of a component.
+    /// Returns a component's labels.
     pub(crate) fn labels(&self, component: &str) -> BTreeMap<String, String> {
         names::labels(self.request, self.parent.kind, component)
     }
 
-    /// The name of the child Secret.
+    /// Returns the child Secret's name.
     pub(crate) fn secret_name(&self) -> String {
         names::secret_name(self.request, self.parent.kind)
     }
 
-    /// SHA-256 of the configuration.
+    /// Returns the configuration's SHA-256.
     pub(crate) fn config_hash(&self) -> String {
         sha256_hex(&self.rendered.text)
     }
 
-    /// The name of the claim for the state, if it needs one.
+    /// Returns the state claim's name, if the parent needs one.
     pub(crate) fn state_claim(&self) -> Option<String> {
         let state = self.parent.spec.state.clone().unwrap_or_default();
         let is_needed = match state.mode {
@@ -49,44 +49,59 @@ impl Plan<'_> {
             StateMode::Volume => true,
             StateMode::Ephemeral => false,
         };
-        is_needed.then(|| state.claim_name.unwrap_or_else(|| self.state_claim_made()))
+        is_needed.then(|| {
+            state
+                .claim_name
+                .unwrap_or_else(|| self.default_state_claim())
+        })
     }
 
-    /// The name of the claim for the state that the plugin creates.
-    pub(crate) fn state_claim_made(&self) -> String {
+    /// Returns the name of the state claim that the plugin creates.
+    pub(crate) fn default_state_claim(&self) -> String {
         format!("{}-gobackup-state", self.request.name())
     }
 
-    /// Storages of type local whose path is in no volume of the parent.
+    /// Returns local storages whose path is in no volume of the parent.
     pub(crate) fn claimed_locals(&self) -> impl Iterator<Item = &LocalStorage> {
         let volumes = &self.parent.spec.volumes;
-        let locals = self.rendered.local.iter();
-        locals.filter(move |local| !volumes.iter().any(|volume| volume.holds(&local.path)))
+        self.rendered
+            .local
+            .iter()
+            .filter(move |local| !volumes.iter().any(|volume| volume.holds(&local.path)))
     }
 
-    /// Writable volumes of the parent to which a storage of type local writes.
+    /// Returns the parent's writable volumes with a local storage.
     pub(crate) fn stored_volumes(&self) -> impl Iterator<Item = &Volume> {
-        let volumes = self.parent.spec.volumes.iter().filter(|it| !it.read_only);
-        volumes.filter(|volume| self.rendered.local.iter().any(|it| volume.holds(&it.path)))
+        self.parent
+            .spec
+            .volumes
+            .iter()
+            .filter(|volume| !volume.read_only)
+            .filter(|volume| {
+                self.rendered
+                    .local
+                    .iter()
+                    .any(|local| volume.holds(&local.path))
+            })
     }
 
-    /// The credentials that are written in clear text, as data of the Secret of the plugin.
+    /// Returns clear-text credentials as data for the plugin's Secret.
     pub(crate) fn clear_credentials(&self) -> impl Iterator<Item = (String, ByteString)> {
         let credentials = self.rendered.credentials.iter();
-        credentials.filter_map(|it| match &it.origin {
+        credentials.filter_map(|credential| match &credential.origin {
             Origin::Clear(value) => {
                 let value = ByteString(value.clone().into_bytes());
-                Some((it.name.clone(), value))
+                Some((credential.name.clone(), value))
             }
             Origin::Secret(_) => None,
         })
     }
 
-    /// The name of the claim for storages of type local, if they need one.
+    /// Returns the name of the claim for local storages, if they need one.
     pub(crate) fn local_claim(&self) -> Option<String> {
         self.claimed_locals().next()?;
-        let given = self.parent.spec.local_volume.as_ref();
-        let name = given.and_then(|given| given.claim_name.clone());
-        Some(name.unwrap_or_else(|| local_claim_made(self.request.name())))
+        let volume = self.parent.spec.local_volume.as_ref();
+        let name = volume.and_then(|volume| volume.claim_name.clone());
+        Some(name.unwrap_or_else(|| default_local_claim(self.request.name())))
     }
 }

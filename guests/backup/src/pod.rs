@@ -1,6 +1,6 @@
-//! The Pod of a run: one container with gobackup, admitted by the Pod Security Standard `restricted`.
+//! The Pod of a run: one container with gobackup, which the Pod Security Standard `restricted` admits.
 //!
-//! The Job and the CronJob use the same template.
+//! Job and CronJob share the template.
 
 use innkeeper_kit::{placement::place, pod as block};
 use innkeeper_sdk::json;
@@ -19,25 +19,24 @@ use crate::{
 
 pub(crate) mod volumes;
 
-/// The user and group ID of the run: the usual `nonroot`. The image's default is root, which gobackup
-/// does not need.
+/// User and group ID: the usual `nonroot`. The image's default is root, which gobackup does not need.
 const USER: i64 = 65532;
 
-/// The directories of the run that no volume of the parent may cover; see `volumes`.
+/// The run's directories, which the parent's volumes must not cover; see `volumes`.
 pub(crate) const DIRECTORIES: [&str; 4] = ["/home/gobackup", "/tmp", volumes::STATE, "/work"];
 
-/// The directory of the configuration, which a volume of the parent would hide.
+/// Directory of the configuration, which a volume of the parent would hide.
 pub(crate) const CONFIGURATION: &str = "/etc/gobackup";
 
-/// The file of the configuration.
+/// Configuration file.
 pub(crate) const CONFIG_PATH: &str = "/etc/gobackup/gobackup.yml";
 
-/// The template of a run's Pods.
+/// Returns the Pod template of a run.
 pub(crate) fn template(plan: &Plan<'_>) -> PodTemplateSpec {
-    let given = plan.parent.spec.pod_template.as_ref();
-    let given = given.and_then(|it| it.metadata.as_ref());
+    let template = plan.parent.spec.pod_template.as_ref();
+    let metadata = template.and_then(|template| template.metadata.as_ref());
     PodTemplateSpec {
-        metadata: Some(block::metadata(given, plan.labels("run"), [])),
+        metadata: Some(block::metadata(metadata, plan.labels("run"), [])),
         spec: Some(pod(plan)),
     }
 }
@@ -58,60 +57,65 @@ fn pod(plan: &Plan<'_>) -> PodSpec {
 
 /// The Secrets for pulling images.
 pub(crate) fn pull_secrets<'a>(plan: &'a Plan<'_>) -> &'a [LocalObjectReference] {
-    let given = &plan.parent.spec.image_pull_secrets;
-    if given.is_empty() {
+    let own = &plan.parent.spec.image_pull_secrets;
+    if own.is_empty() {
         &plan.config.image_pull_secrets
     } else {
-        given
+        own
     }
 }
 
-/// The user and groups of a run.
+/// Returns the user and groups of a run.
 pub(crate) fn security(plan: &Plan<'_>) -> PodSecurityContext {
-    let given = plan
+    let run_user = plan
         .parent
         .spec
         .security_context
         .clone()
         .unwrap_or_default();
-    let user = given.run_as_user.unwrap_or(USER);
-    let group = given.run_as_group.unwrap_or(user);
-    let fs_group = given
+    let user = run_user.run_as_user.unwrap_or(USER);
+    let group = run_user.run_as_group.unwrap_or(user);
+    let fs_group = run_user
         .fs_group
         .or_else(|| needs_group(plan).then_some(group));
-    let groups = given.supplemental_groups;
+    let groups = run_user.supplemental_groups;
     PodSecurityContext {
         run_as_user: Some(user),
         run_as_group: Some(group),
         fs_group,
-        // Otherwise the kubelet visits each file of each volume at each run.
+        // Otherwise the kubelet visits all files in all volumes on each run.
         fs_group_change_policy: fs_group.map(|_| "OnRootMismatch".to_owned()),
         supplemental_groups: (!groups.is_empty()).then_some(groups),
         ..block::security(None)
     }
 }
 
-/// Returns true if the run cannot use its own volumes unless the kubelet gives them to its group.
+/// Returns true if the run needs the kubelet to give the plugin's volumes to the run's group.
 ///
-/// The kubelet would change the group and the mode of the files of each writable volume, also of one that an
-/// application uses, so the run does without where it can. An emptyDir is writable for each user.
+/// The kubelet would change group and mode of all files in each writable volume, even while an application uses it, so
+/// the run avoids this where it can. Every user can write to an emptyDir.
 fn needs_group(plan: &Plan<'_>) -> bool {
     let work = plan.parent.spec.work.as_ref();
     plan.state_claim().is_some()
         || plan.local_claim().is_some()
-        || work.is_some_and(|it| it.storage_class_name.is_some())
+        || work.is_some_and(|work| work.storage_class_name.is_some())
         || plan.rendered.credentials.iter().any(Credential::is_file)
         || plan.stored_volumes().next().is_some()
 }
 
-/// The claims whose files the kubelet gives to the group of the run although the run only reads them.
+/// Returns claims whose files the kubelet gives to the run's group although the run only reads them.
 pub(crate) fn changed_claims<'a>(plan: &'a Plan<'_>) -> impl Iterator<Item = &'a str> {
     let has_group = security(plan).fs_group.is_some();
-    let volumes = plan.parent.spec.volumes.iter().filter(move |_| has_group);
-    let writable = volumes.filter(|it| !it.read_only && it.persistent_volume_claim.is_some());
-    let is_stored = |name: &str| plan.stored_volumes().any(|it| it.name == name);
+    let writable = plan
+        .parent
+        .spec
+        .volumes
+        .iter()
+        .filter(move |_| has_group)
+        .filter(|volume| !volume.read_only && volume.persistent_volume_claim.is_some());
+    let is_stored = |name: &str| plan.stored_volumes().any(|volume| volume.name == name);
     writable
-        .map(|it| it.name.as_str())
+        .map(|volume| volume.name.as_str())
         .filter(move |name| !is_stored(name))
 }
 
@@ -155,8 +159,12 @@ fn env(plan: &Plan<'_>) -> Vec<EnvVar> {
         ("SECRETS", &secrets(plan)),
     ]
     .map(|(name, value)| block::variable(name, value));
-    let credentials = plan.rendered.credentials.iter().filter(|it| !it.is_file());
-    let given = plan.parent.spec.env.iter().map(json::sanitized);
+    let credentials = plan
+        .rendered
+        .credentials
+        .iter()
+        .filter(|credential| !credential.is_file());
+    let variables = plan.parent.spec.env.iter().map(json::copied);
     fixed
         .into_iter()
         .chain([block::field_variable("POD_UID", "metadata.uid")])
@@ -164,30 +172,40 @@ fn env(plan: &Plan<'_>) -> Vec<EnvVar> {
             let (secret, key) = secret_key(plan, credential);
             block::secret_variable(&credential.name, &secret, &key)
         }))
-        .chain(given)
+        .chain(variables)
         .collect()
 }
 
-/// The places of the values that the log must not contain: variables, prefixes of variables with a star, and
-/// files.
+/// Returns where the values are that the log must not contain: variables, prefixes of variables with a star, and files.
 fn secrets(plan: &Plan<'_>) -> String {
     let spec = &plan.parent.spec;
-    let credentials = plan.rendered.credentials.iter();
-    let own = credentials.map(|it| {
-        if it.is_file() {
-            format!("{KEYS}/{}", it.name)
+    let own = plan.rendered.credentials.iter().map(|credential| {
+        if credential.is_file() {
+            format!("{KEYS}/{}", credential.name)
         } else {
-            it.name.clone()
+            credential.name.clone()
         }
     });
-    let is_secret = |it: &&EnvVar| {
-        let source = it.value_from.as_ref();
-        source.is_some_and(|it| it.secret_key_ref.is_some())
+    let is_secret = |variable: &&EnvVar| {
+        variable
+            .value_from
+            .as_ref()
+            .is_some_and(|source| source.secret_key_ref.is_some())
     };
-    let given = spec.env.iter().filter(is_secret).map(|it| it.name.clone());
-    let lists = spec.env_from.iter().filter(|it| it.secret_ref.is_some());
-    let lists = lists.map(|it| format!("{}*", it.prefix.as_deref().unwrap_or_default()));
-    own.chain(given).chain(lists).collect::<Vec<_>>().join(" ")
+    let variables = spec
+        .env
+        .iter()
+        .filter(is_secret)
+        .map(|variable| variable.name.clone());
+    let lists = spec
+        .env_from
+        .iter()
+        .filter(|source| source.secret_ref.is_some());
+    let lists = lists.map(|source| format!("{}*", source.prefix.as_deref().unwrap_or_default()));
+    own.chain(variables)
+        .chain(lists)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// The Secret and the key that hold a credential.

@@ -1,4 +1,4 @@
-//! The plan of a parent: made when all objects that it refers to exist and are valid, with warnings about the others.
+//! Plans a parent: all referenced objects exist and are valid; less serious problems are warnings.
 
 use innkeeper_sdk::prelude::*;
 
@@ -28,7 +28,7 @@ pub(crate) fn plan<'a>(
     let schedule = parent
         .schedule
         .as_ref()
-        .map(|given| schedule::effective(request, host, given))
+        .map(|schedule| schedule::effective(request, host, schedule))
         .transpose()?;
     let path = config.path_of(request.namespace(), lower(parent.kind), request.name());
     let mut related = references::read(request, host, parent, &path)?;
@@ -55,8 +55,9 @@ pub(crate) fn plan<'a>(
     tenants::check_made(request, host, children::claim_names(&plan), limits)?;
     warn_about_retention(&mut plan);
     warn_about_groups(&mut plan);
-    let problems = children::claim_problems(&plan).into_iter();
-    let problems = problems.map(|it| Warning::new("ClaimUnchanged", it));
+    let problems = children::claim_problems(&plan)
+        .into_iter()
+        .map(|problem| Warning::new("ClaimUnchanged", problem));
     plan.rendered.warnings.extend(problems);
     Ok(plan)
 }
@@ -67,7 +68,7 @@ fn warn_about_groups(plan: &mut Plan<'_>) {
         return;
     }
     let message = format!(
-        "volumes: the kubelet gives the files of {} to the group of the run; set readOnly to true unless \
+        "volumes: the kubelet gives the files of {} to the run's group; set readOnly to true unless \
          the run writes to them",
         claims.join(", ")
     );

@@ -1,8 +1,8 @@
-//! The probe of a `Storage`: a Job that stores a small archive in it.
+//! Probes a `Storage`: a Job stores a small archive in it.
 //!
-//! It is a run of gobackup with one storage, and with its own configuration as the only file, so the image, the script,
-//! the credentials and the limits for tenants are those of a run. A probe begins when the `Storage` or a key of a Secret
-//! has changed since the last one, and after a period. Its last Job stays until the next one.
+//! It is a gobackup run with one storage, and its own configuration as the only file, so image, script, credentials and
+//! tenant limits are the same. A probe starts after a period, and when the `Storage` or a Secret key has changed since
+//! the last one. A Job stays until the next probe.
 
 use innkeeper_kit::references::Found;
 use innkeeper_sdk::{
@@ -31,13 +31,13 @@ use crate::{
     task::{self, Record, Task},
 };
 
-/// The name of the archive, without its extension. Each probe replaces that of the last one.
+/// Archive name without its extension. Each probe replaces the last archive.
 const ARCHIVE: &str = "gobackup-probe";
 
-/// The start of the model's name. No object has a name with two dots in a row, so no parent shares the list of archives.
+/// Prefix of the model's name. No object name has two dots in a row, so no parent shares the list of archives.
 const MODEL: &str = "probe..";
 
-/// The maximum duration of a probe in seconds, with the time in which a node pulls the image.
+/// Maximum duration in seconds, including the image pull.
 const DEADLINE_SECONDS: i64 = 600;
 
 /// The time after which a failed probe is made again.
@@ -50,7 +50,7 @@ pub(crate) fn reconcile(request: &Request, host: &dyn Host) -> Result<Outcome, F
     let parent = parent(storage.spec.probe.as_ref());
     let mut state = ProbeState::read(request, host, storage.spec.probe.as_ref())?;
     let answer = rendered(request, &parent, &storage, &config).and_then(|rendered| {
-        let Some(given) = &storage.spec.probe else {
+        let Some(probe) = &storage.spec.probe else {
             return Ok(Vec::new());
         };
         let plan = Plan {
@@ -60,8 +60,8 @@ pub(crate) fn reconcile(request: &Request, host: &dyn Host) -> Result<Outcome, F
             schedule: None,
             rendered,
         };
-        let key = checked(&plan, host, given)?;
-        state.decide(host, given, &key);
+        let key = checked(&plan, host, probe)?;
+        state.decide(host, probe, &key);
         Ok(state.children(&plan, &key))
     });
     match answer {
@@ -70,15 +70,15 @@ pub(crate) fn reconcile(request: &Request, host: &dyn Host) -> Result<Outcome, F
     }
 }
 
-/// The parent of a run that stores the archive of the probe.
-fn parent(given: Option<&Probe>) -> Parent {
+/// Returns the parent of the run that stores the probe's archive.
+fn parent(probe: Option<&Probe>) -> Parent {
     let spec = BackupSpec {
-        // The next probe needs no list of archives, because it replaces the archive of this one.
+        // The next probe needs no list of archives, because it replaces this archive.
         state: Some(State {
             mode: StateMode::Ephemeral,
             ..State::default()
         }),
-        pod_template: given.and_then(|it| it.pod_template.clone()),
+        pod_template: probe.and_then(|probe| probe.pod_template.clone()),
         active_deadline_seconds: Some(DEADLINE_SECONDS),
         backoff_limit: Some(0),
         ..BackupSpec::default()
@@ -90,25 +90,25 @@ fn parent(given: Option<&Probe>) -> Parent {
     }
 }
 
-/// The configuration of the probe. An error lies in the `Storage`.
+/// Renders the probe's configuration. An error lies in the `Storage`.
 fn rendered(
     request: &Request,
     parent: &Parent,
     storage: &Storage,
     config: &Config,
 ) -> Result<Rendered, Stop> {
-    // Below the same path as the archives, because credentials may be those of this path alone.
+    // Below the archives' path, because credentials may only be valid there.
     let path = config.path_of(request.namespace(), lower(parent.kind), request.name());
     let mut source = references::own(request.name(), &storage.spec, &path)?;
     source.config.remove("keep");
-    // gobackup replaces no object of gcs, so there each archive has a name of its own.
+    // gobackup cannot replace objects in gcs, so each archive there has its own name.
     let is_replaced = source.type_.name != "gcs";
     let settings = ArchiveSettings {
         compress_with: Some(Compression {
             filename_format: is_replaced.then(|| ARCHIVE.to_owned()),
             ..Compression::default()
         }),
-        // Each run has this file, and it has no credential.
+        // Each run has this file, and it contains no credential.
         archive: Some(Archive {
             includes: vec![CONFIG_PATH.to_owned()],
             ..Archive::default()
@@ -128,15 +128,17 @@ fn rendered(
     }
 }
 
-/// Checks the limits for tenants as for a run, and returns the key of the probe, which changes with each setting.
-fn checked(plan: &Plan<'_>, host: &dyn Host, given: &Probe) -> Result<String, Stop> {
-    let (request, limits) = (plan.request, &plan.config.tenants);
-    if let Some(template) = &given.pod_template {
-        let checked = template.check("spec.probe.podTemplate", &limits.pod_template());
-        checked.map_err(Stop::Invalid)?;
+/// Checks tenant limits as for a run, and returns the probe's key, which changes with each setting.
+fn checked(plan: &Plan<'_>, host: &dyn Host, probe: &Probe) -> Result<String, Stop> {
+    let request = plan.request;
+    let limits = &plan.config.tenants;
+    if let Some(template) = &probe.pod_template {
+        template
+            .check("spec.probe.podTemplate", &limits.pod_template())
+            .map_err(Stop::Invalid)?;
     }
     crate::tenants::check_parent(plan.parent, limits)?;
-    let found =
+    let secrets =
         crate::tenants::check_references(request, host, plan.parent, &plan.rendered, None, limits)?;
     let own = [
         format!("generation={}", request.generation()),
@@ -145,16 +147,18 @@ fn checked(plan: &Plan<'_>, host: &dyn Host, given: &Probe) -> Result<String, St
     let path = &plan.config.storage_path;
     let path = (!path.is_empty()).then(|| format!("path={path}"));
     let own = own.into_iter().chain(path);
-    Ok(hash_lines(own.chain(credentials(&plan.rendered, &found))))
+    Ok(hash_lines(own.chain(credentials(&plan.rendered, &secrets))))
 }
 
-/// The hashes of the keys of Secrets that the storage names.
-fn credentials(rendered: &Rendered, found: &Found) -> Vec<String> {
+/// Returns the hashes of the Secret keys that the storage names.
+fn credentials(rendered: &Rendered, secrets: &Found) -> Vec<String> {
     let mut lines = Vec::new();
     for credential in &rendered.credentials {
         if let Origin::Secret(secret) = &credential.origin {
-            let named = found.objects().filter(|it| it.name() == secret.name);
-            lines.extend(named.flat_map(|it: &Hashed| it.hash_lines_for(&[&secret.key])));
+            let named = secrets
+                .objects()
+                .filter(|object| object.name() == secret.name);
+            lines.extend(named.flat_map(|object: &Hashed| object.lines_of(&[&secret.key])));
         }
     }
     lines
@@ -164,13 +168,13 @@ fn credentials(rendered: &Rendered, found: &Found) -> Vec<String> {
 struct ProbeState<'a> {
     request: &'a Request,
     /// None if no probe is wanted.
-    given: Option<&'a Probe>,
+    probe: Option<&'a Probe>,
     newest: Option<Probed>,
     is_observed: bool,
     is_due: bool,
     /// True if the settings have changed since the newest probe.
     is_stale: bool,
-    /// The stored result, if it is of the same settings as the newest probe.
+    /// The stored result, if it is for the newest probe's settings.
     last: Option<Condition>,
     /// The time until the next probe.
     wait: Option<std::time::Duration>,
@@ -181,11 +185,11 @@ impl<'a> ProbeState<'a> {
     fn read(
         request: &'a Request,
         host: &dyn Host,
-        given: Option<&'a Probe>,
+        probe: Option<&'a Probe>,
     ) -> Result<Self, Fault> {
         let stored: StorageStatus = request.stored_status().unwrap_or_default();
-        let stored = stored.probe.filter(|_| given.is_some());
-        let newest = match given {
+        let stored = stored.probe.filter(|_| probe.is_some());
+        let newest = match probe {
             Some(_) => task::newest(request, host, Kind::Probe, stored.clone(), probed)?,
             None => None,
         };
@@ -197,10 +201,10 @@ impl<'a> ProbeState<'a> {
             .filter(|_| settings(&stored) == settings(&newest));
         Ok(Self {
             request,
-            given,
+            probe,
             last,
             newest,
-            is_observed: given.is_some() && job.is_some(),
+            is_observed: probe.is_some() && job.is_some(),
             is_due: false,
             is_stale: false,
             wait: None,
@@ -211,20 +215,20 @@ impl<'a> ProbeState<'a> {
     ///
     /// The guest asks for the time only when nothing else makes a probe due, because the host remembers no pass that asks
     /// for it.
-    fn decide(&mut self, host: &dyn Host, given: &Probe, key: &str) {
+    fn decide(&mut self, host: &dyn Host, probe: &Probe, key: &str) {
         let newest = self.newest.as_ref();
-        self.is_stale = newest.is_some_and(|it| it.config_hash != key);
+        self.is_stale = newest.is_some_and(|probe| probe.config_hash != key);
         self.is_due = match newest {
             None => true,
-            // The changes of a running probe are those of the next one.
-            Some(it) if !it.phase.is_terminal() => false,
+            // The next probe covers changes during a running probe.
+            Some(newest) if !newest.phase.is_terminal() => false,
             Some(_) if self.is_stale => true,
-            Some(it) => {
-                let period = match it.phase {
-                    Phase::Succeeded => SignedDuration::from_hours(given.every_hours),
+            Some(newest) => {
+                let period = match newest.phase {
+                    Phase::Succeeded => SignedDuration::from_hours(probe.every_hours),
                     _ => AFTER_FAILURE,
                 };
-                self.wait = left(host, it.completion_time.as_deref(), period);
+                self.wait = remaining_time(host, newest.completion_time.as_deref(), period);
                 self.wait.is_none()
             }
         };
@@ -247,27 +251,29 @@ impl<'a> ProbeState<'a> {
             probe: self.newest.clone(),
             observed_generation: self.request.generation(),
         };
-        let available = self.given.map(|_| self.available(blocked));
+        let available = self.probe.map(|_| self.available(blocked));
         let ready = match (&available, blocked) {
             (None, None) => {
                 let message = "the settings are valid; spec.probe tests the storage itself";
                 Condition::new("Ready", true, "Valid", message)
             }
             (None, Some((reason, message))) => Condition::new("Ready", false, reason, message),
-            (Some(it), _) if it.status == ConditionStatus::Unknown => {
-                Condition::new("Ready", false, "Pending", &it.message)
+            (Some(available), _) if available.status == ConditionStatus::Unknown => {
+                Condition::new("Ready", false, "Pending", &available.message)
             }
-            (Some(it), _) => {
-                let is_available = it.status == ConditionStatus::True;
+            (Some(available), _) => {
+                let is_available = available.status == ConditionStatus::True;
                 let reason = if is_available {
                     "Available"
                 } else {
-                    &it.reason
+                    &available.reason
                 };
-                Condition::new("Ready", is_available, reason, &it.message)
+                Condition::new("Ready", is_available, reason, &available.message)
             }
         };
-        let event = available.as_ref().and_then(|it| self.event(it));
+        let event = available
+            .as_ref()
+            .and_then(|condition| self.event(condition));
         let report = Report::new()
             .status(&status)
             .conditions(std::iter::once(ready).chain(available))
@@ -278,7 +284,7 @@ impl<'a> ProbeState<'a> {
         }
     }
 
-    /// The condition `Available`. It keeps the last result during the next probe of the same settings.
+    /// Returns the condition `Available`. It keeps the last result during the next probe with the same settings.
     fn available(&self, blocked: Option<(&str, &str)>) -> Condition {
         if let Some((reason, message)) = blocked {
             return Condition::new("Available", false, reason, message);
@@ -289,14 +295,14 @@ impl<'a> ProbeState<'a> {
                 let message = "the settings have changed since the last probe";
                 Condition::new("Available", unknown, "NotProbedYet", message)
             }
-            Some(it) if it.phase == Phase::Succeeded => Condition::new(
+            Some(newest) if newest.phase == Phase::Succeeded => Condition::new(
                 "Available",
                 true,
                 "Stored",
                 "the last probe stored its archive",
             ),
-            Some(it) if it.phase == Phase::Failed => {
-                let message = it.message.as_deref().unwrap_or_default();
+            Some(newest) if newest.phase == Phase::Failed => {
+                let message = newest.message.as_deref().unwrap_or_default();
                 Condition::new("Available", false, "ProbeFailed", message)
             }
             _ => self.last.clone().unwrap_or_else(|| {
@@ -318,8 +324,8 @@ impl<'a> ProbeState<'a> {
     }
 }
 
-/// The time that is left of a period; none if it is over.
-fn left(
+/// Returns the remaining time of a period; none if it is over.
+fn remaining_time(
     host: &dyn Host,
     since: Option<&str>,
     period: SignedDuration,
@@ -327,10 +333,10 @@ fn left(
     let since: Timestamp = since?.parse().ok()?;
     let now = i64::try_from(host.now_ms()).ok()?;
     let now = Timestamp::from_millisecond(now).ok()?;
-    let left = since.checked_add(period).ok()?.duration_since(now);
-    // A time of zero would be none.
-    let left = std::time::Duration::try_from(left).ok()?;
-    (!left.is_zero()).then(|| left + std::time::Duration::from_millis(1))
+    let remaining = since.checked_add(period).ok()?.duration_since(now);
+    // A requeue time of zero would mean none.
+    let remaining = std::time::Duration::try_from(remaining).ok()?;
+    (!remaining.is_zero()).then(|| remaining + std::time::Duration::from_millis(1))
 }
 
 impl Record for Probed {
@@ -342,7 +348,7 @@ impl Record for Probed {
         self.phase
     }
 
-    /// The next probe starts at once, because this one has no completion time.
+    /// The next probe starts immediately, because this one has no completion time.
     fn fail(&mut self, message: &str) {
         self.phase = Phase::Failed;
         self.message = Some(message.to_owned());

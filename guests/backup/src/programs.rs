@@ -1,8 +1,8 @@
-//! The programs whose command lines have texts of tenants, and the options that a tenant may give them.
+//! The programs whose command lines contain tenants' texts, and the options that tenants may use.
 //!
-//! Each of these programs has options that run code or read and write any file, in more spellings than a list could
-//! name. So each table has the options that do neither, with the form of their values; all others are refused. The
-//! tables follow the manuals of the programs in the image of gobackup.
+//! Each program has options that run code or access any file, in more spellings than a list could name. So each table
+//! lists harmless options, with the form of their values; others are refused. The tables follow the manuals of the
+//! programs in the gobackup image.
 
 use crate::api::Volume;
 
@@ -16,16 +16,16 @@ pub(crate) use mysql::{MARIADB_BACKUP, MYSQLDUMP, whole};
 pub(crate) use openssl::OPENSSL;
 pub(crate) use postgresql::{PG_DUMP, PG_DUMPALL};
 
-/// The maximum length of arguments in bytes.
+/// Maximum length of arguments in bytes.
 const ARGUMENTS_MAX: usize = 4096;
 
-/// The maximum length of a value in bytes.
+/// Maximum length of a value in bytes.
 const VALUE_MAX: usize = 1024;
 
 /// The length to which a message cuts an option, in characters.
 const SHOWN_MAX: usize = 64;
 
-/// The directory of the certificates of an image, which options may name although no volume is mounted there.
+/// Directory with an image's certificates, which options may name without a mounted volume.
 const CERTIFICATES: &str = "/etc/ssl";
 
 /// Options with blanks between them, by the form of their values.
@@ -36,7 +36,7 @@ type Options = &'static [(Value, &'static str)];
 pub(crate) struct Program {
     pub(crate) name: &'static str,
     syntax: Syntax,
-    /// The options that run no code and read no file but one of the tenant's, by the form of their values.
+    /// Options that run no code and only read the tenant's files, by the form of their values.
     options: Options,
     /// True for further options without a value.
     is_flag: fn(&str) -> bool,
@@ -53,12 +53,12 @@ impl Program {
     }
 }
 
-/// The ways in which a program takes the value of an option.
+/// How a program takes an option's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Syntax {
     /// `--name=value`, `--name value`, `-n value` or `-nvalue`.
     Getopt,
-    /// As `Getopt`, with underscores for dashes, and `skip-`, `disable-` and `enable-` before the name of a switch.
+    /// Like `Getopt`, with underscores for dashes, and `skip-`, `disable-` and `enable-` before a switch.
     MySql,
     /// `-name value`.
     Words,
@@ -66,7 +66,7 @@ enum Syntax {
     Colon,
 }
 
-/// The form of an option's value.
+/// Form of an option's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Value {
     /// No value.
@@ -77,7 +77,7 @@ enum Value {
     Number(u64, u64),
     /// None, or a number within these bounds in the same word.
     OptionalNumber(u64, u64),
-    /// A number of bytes, with a unit such as `M` after it.
+    /// Number of bytes, with an optional unit such as `M`.
     Size,
     /// One of these words, in any case.
     Choice(&'static str),
@@ -85,7 +85,7 @@ enum Value {
     Name,
     /// Any text that is no option.
     Text,
-    /// A file or directory inside a mount of the parent, or a certificate of the image.
+    /// File or directory inside a parent's mount, or a certificate in the image.
     Path,
 }
 
@@ -129,7 +129,7 @@ impl Value {
             Self::Name => "a name".to_owned(),
             Self::Text => "a text".to_owned(),
             Self::Path => {
-                format!("a path inside a mount of spec.volumes, or below {CERTIFICATES}")
+                format!("a path inside a mount in spec.volumes, or below {CERTIFICATES}")
             }
         }
     }
@@ -142,7 +142,7 @@ fn contains_ignoring_case(words: &str, value: &str) -> bool {
         .any(|word| word.eq_ignore_ascii_case(value))
 }
 
-/// Returns true for a number with an optional unit, as the clients of MySQL read it.
+/// Returns true for a number with an optional unit, as MySQL clients read it.
 fn is_size(value: &str) -> bool {
     let digits = value.trim_end_matches(|character: char| character.is_ascii_alphabetic());
     let unit = &value[digits.len()..];
@@ -151,15 +151,15 @@ fn is_size(value: &str) -> bool {
     is_unit && (1..=18).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The units of a number of bytes of `split`, which is stricter than the clients of MySQL.
+/// Units of `split`, which is stricter than MySQL clients.
 pub(crate) const CHUNK_UNITS: &[&str] = &[
     "", "b", "k", "kB", "kiB", "K", "KB", "KiB", "m", "mB", "miB", "M", "MB", "MiB", "G", "GB",
     "GiB", "T", "TB", "TiB",
 ];
 
-/// Returns true for the size of a chunk as `split` reads it.
+/// Returns true for a chunk size as `split` reads it.
 pub(crate) fn is_chunk_size(value: &str) -> bool {
-    let unit = value.trim_start_matches(|it: char| it.is_ascii_digit());
+    let unit = value.trim_start_matches(|character: char| character.is_ascii_digit());
     let number = value[..value.len() - unit.len()].parse::<u64>();
     // With TiB the product stays within 63 bits.
     let max = if unit.is_empty() {
@@ -167,10 +167,10 @@ pub(crate) fn is_chunk_size(value: &str) -> bool {
     } else {
         1 << 22
     };
-    CHUNK_UNITS.contains(&unit) && number.is_ok_and(|it| (1..=max).contains(&it))
+    CHUNK_UNITS.contains(&unit) && number.is_ok_and(|number| (1..=max).contains(&number))
 }
 
-/// Returns true for a connection string or a URL in the place of a name.
+/// Returns true for a connection string or URL instead of a name.
 fn is_connection(value: &str) -> bool {
     value.contains('=') || value.contains("://")
 }
@@ -184,16 +184,16 @@ fn is_below(path: &str, directory: &str) -> bool {
         .is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// Returns true if a path is inside a mount of the parent.
+/// Returns true if a path is inside a parent's mount.
 pub(crate) fn is_mounted(path: &str, volumes: &[Volume]) -> bool {
     !is_climbing(path) && volumes.iter().any(|volume| volume.holds(path))
 }
 
-/// Checks arguments of a tenant, which gobackup splits at ASCII white space, without quotes.
+/// Checks a tenant's arguments, which gobackup splits at ASCII white space, without quotes.
 ///
 /// # Errors
 ///
-/// The first option that the table does not have, or its value if it has another form. The message shows no value, which
+/// The first option that is not in the table, or whose value has the wrong form. The message never shows a value, which
 /// may be a password.
 pub(crate) fn check(program: &Program, arguments: &str, volumes: &[Volume]) -> Result<(), String> {
     if arguments.len() > ARGUMENTS_MAX {
@@ -204,21 +204,23 @@ pub(crate) fn check(program: &Program, arguments: &str, volumes: &[Volume]) -> R
         if (program.is_flag)(word) {
             continue;
         }
-        let Some((value, given)) = option(program, word) else {
+        let Some((value, inline)) = option(program, word) else {
             return Err(format!(
                 "{} is not among the options of {} that run no code and read no file",
                 shown(program, word),
                 program.name
             ));
         };
-        let given = match given {
-            None if value.is_required() => {
-                Some(words.next_if(|it| !it.starts_with('-')).unwrap_or_default())
-            }
-            given => given,
+        let inline = match inline {
+            None if value.is_required() => Some(
+                words
+                    .next_if(|word| !word.starts_with('-'))
+                    .unwrap_or_default(),
+            ),
+            inline => inline,
         };
-        let is_good = |given: &str| given.len() <= VALUE_MAX && value.accepts(given, volumes);
-        if !given.is_none_or(is_good) {
+        let is_good = |inline: &str| inline.len() <= VALUE_MAX && value.accepts(inline, volumes);
+        if !inline.is_none_or(is_good) {
             return Err(format!(
                 "the value of {} is not {}",
                 shown(program, word),
@@ -229,28 +231,27 @@ pub(crate) fn check(program: &Program, arguments: &str, volumes: &[Volume]) -> R
     Ok(())
 }
 
-/// The form of an option's value, and the value in the same word.
+/// Returns the form of an option's value, and the value in the same word.
 fn option<'a>(program: &Program, word: &'a str) -> Option<(Value, Option<&'a str>)> {
-    let (name, given) = parts(program, word);
+    let (name, inline) = parts(program, word);
     let value = find(program, name)?;
-    let is_short = given.is_some() && is_short(program, word);
-    (!is_short || value.is_required()).then_some((value, given))
+    let is_short = inline.is_some() && is_short(program, word);
+    (!is_short || value.is_required()).then_some((value, inline))
 }
 
-/// The name of an option, and the value in the same word.
+/// Returns an option's name, and the value in the same word.
 fn parts<'a>(program: &Program, word: &'a str) -> (&'a str, Option<&'a str>) {
     let parts = match program.syntax {
-        Syntax::Getopt | Syntax::MySql if is_short(program, word) => {
-            let parts = word.split_at_checked(2);
-            parts.filter(|(_, rest)| !rest.is_empty())
-        }
+        Syntax::Getopt | Syntax::MySql if is_short(program, word) => word
+            .split_at_checked(2)
+            .filter(|(_, rest)| !rest.is_empty()),
         Syntax::Getopt | Syntax::MySql => word.split_once('='),
         // Properties are written `/p:name=value`.
         Syntax::Colon if word.starts_with("/p:") => word.split_once('='),
         Syntax::Colon => word.split_once(':'),
         Syntax::Words => None,
     };
-    parts.map_or((word, None), |(name, given)| (name, Some(given)))
+    parts.map_or((word, None), |(name, value)| (name, Some(value)))
 }
 
 fn is_short(program: &Program, word: &str) -> bool {
@@ -259,7 +260,7 @@ fn is_short(program: &Program, word: &str) -> bool {
         && !word.starts_with("--")
 }
 
-/// The form of the value of an option.
+/// Returns the form of an option's value.
 fn find(program: &Program, name: &str) -> Option<Value> {
     let listed = |name: &str| {
         let mut options = program.options.iter();
@@ -274,24 +275,28 @@ fn find(program: &Program, name: &str) -> Option<Value> {
     listed(&name).or_else(|| {
         let bare = ["--skip-", "--disable-", "--enable-"]
             .iter()
-            .find_map(|it| name.strip_prefix(it))?;
-        listed(&format!("--{bare}")).filter(|it| *it == Value::Switch)
+            .find_map(|prefix| name.strip_prefix(prefix))?;
+        listed(&format!("--{bare}")).filter(|value| *value == Value::Switch)
     })
 }
 
-/// A word as messages show it: the name of an option, without a value, which may be a password.
+/// Returns a word for messages: the option's name, without a value, which may be a password.
 fn shown(program: &Program, word: &str) -> String {
     let (name, _) = parts(program, word);
-    // A flag of one letter with further text.
-    if is_short(program, word) && find(program, name).is_some_and(|it| !it.is_required()) {
+    // A one-letter flag with more text.
+    if is_short(program, word) && find(program, name).is_some_and(|value| !value.is_required()) {
         return word.chars().take(SHOWN_MAX).collect();
     }
     // openssl takes a value after an equals sign too.
-    let name = name.split('=').next().unwrap_or_default();
-    name.chars().take(SHOWN_MAX).collect()
+    name.split('=')
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .take(SHOWN_MAX)
+        .collect()
 }
 
-/// Each option of a program, with each of its values where they are listed, and the smallest where they are numbers.
+/// Returns each option of a program with each listed value, or the smallest number.
 #[cfg(test)]
 pub(crate) fn samples(program: &Program) -> Vec<String> {
     let values = |value: Value| match value {
@@ -310,7 +315,7 @@ pub(crate) fn samples(program: &Program) -> Vec<String> {
             values
                 .clone()
                 .into_iter()
-                .map(move |it| format!("{name}{it}"))
+                .map(move |value| format!("{name}{value}"))
         })
     });
     words.collect()

@@ -1,8 +1,7 @@
-//! The objects that the parent refers to, of both generations, in one form.
+//! Reads the objects that the parent references, and brings both generations into one form.
 //!
-//! The host tracks the reads: it runs the parent's next pass when a missing object appears, so a
-//! missing object is no error of the parent. The content of the objects is checked in
-//! `render::entry`.
+//! The host tracks the reads and runs the parent's next pass when a missing object appears, so a missing object is not
+//! an error in the parent. `render::entry` checks the content.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,26 +22,26 @@ use crate::{
     stop::Stop,
 };
 
-/// A database or a storage, of either generation.
+/// A database or storage of either generation.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     /// `Database`, `PostgreSQL`, `Storage` or `S3`.
     pub(crate) kind: &'static str,
     pub(crate) name: String,
     pub(crate) type_: &'static catalog::Type,
-    /// The keys of gobackup, neither checked nor translated. The path of a storage is that of the parent's archives.
+    /// gobackup's keys, neither checked nor translated. A storage's path is that of the parent's archives.
     pub(crate) config: BTreeMap<String, Value>,
-    /// The path of the storage itself, which may be shared with other parents.
+    /// The storage's own path, which other parents may share.
     pub(crate) root: String,
-    /// The owner of the database allows that a verification replaces its content.
+    /// True if the owner allows verifications to replace the database's content.
     pub(crate) is_scratch: bool,
 }
 
-/// The annotation on a `Database` or `PostgreSQL`: with the value `true`, a verification may replace its content.
+/// Annotation on a `Database` or `PostgreSQL`: `true` allows verifications to replace its content.
 pub(crate) const SCRATCH: &str = "gobackup.io/scratch";
 
 impl Source {
-    /// The object and the path of one of its keys, as the user wrote it.
+    /// Returns the object and the path of a key, as the user wrote it.
     pub(crate) fn path(&self, key: &str) -> String {
         let field = match self.kind {
             "PostgreSQL" | "S3" => old_field(key),
@@ -51,15 +50,18 @@ impl Source {
         format!("{} {}: {field}", self.kind, self.name)
     }
 
-    /// The storage with the path of a parent's archives, which lie below that of the storage itself.
+    /// Returns the storage with the path of a parent's archives, below the storage's own.
     ///
-    /// All that writes, reads and compares archives takes the path from here.
+    /// Everything that writes, reads or compares archives uses this path.
     fn below<const N: usize>(mut self, parts: [&str; N]) -> Self {
-        let given = self.config.get("path").and_then(Value::as_str);
-        given.unwrap_or_default().clone_into(&mut self.root);
-        let parts = parts.into_iter().filter(|it| !it.is_empty());
+        self.config
+            .get("path")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .clone_into(&mut self.root);
+        let parts = parts.into_iter().filter(|part| !part.is_empty());
         let path = if self.type_.name == "ftp" {
-            // gobackup makes the last directory alone. No name of a parent has the sign between the parts.
+            // gobackup only creates the last directory. No parent's name contains the separator.
             let parts: Vec<String> = parts.map(|part| part.replace('/', "_")).collect();
             match (self.root.trim_end_matches('/'), parts.join("_")) {
                 (_, below) if below.is_empty() => self.root.clone(),
@@ -79,7 +81,7 @@ impl Source {
     }
 }
 
-/// The field of the first generation that holds a key.
+/// Returns the first generation's field for a key.
 fn old_field(key: &str) -> String {
     match key {
         "args" => return "additionalOptions".to_owned(),
@@ -104,7 +106,7 @@ pub(crate) struct Related {
     pub(crate) warnings: Vec<Warning>,
 }
 
-/// The kind of a referenced object.
+/// Kind of a referenced object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Target {
     Database,
@@ -124,7 +126,7 @@ impl Target {
     }
 }
 
-/// The targets of a list of references. An error lies in the parent.
+/// Returns the kinds of references. An error lies in the parent.
 pub(crate) fn targets(
     list: &str,
     references: &[Reference],
@@ -132,7 +134,7 @@ pub(crate) fn targets(
     old: Target,
     old_group: &str,
 ) -> Result<Vec<Target>, Stop> {
-    let mut seen = BTreeSet::new();
+    let mut targets_by_name = BTreeSet::new();
     let mut targets = Vec::new();
     for (index, reference) in references.iter().enumerate() {
         let group = reference.api_group.as_deref().unwrap_or_default();
@@ -153,7 +155,7 @@ pub(crate) fn targets(
                 new.kind()
             )));
         };
-        if !seen.insert((target, reference.name.as_str())) {
+        if !targets_by_name.insert((target, reference.name.as_str())) {
             return Err(Stop::Invalid(format!(
                 "{list}[{index}]: {} {} is referenced twice",
                 target.kind(),
@@ -165,12 +167,12 @@ pub(crate) fn targets(
     Ok(targets)
 }
 
-/// The targets of the databases.
+/// Returns the kinds of the parent's databases.
 pub(crate) fn database_targets(parent: &Parent) -> Result<Vec<Target>, Stop> {
     databases("databaseRefs", parent.databases())
 }
 
-/// The targets of a list of databases.
+/// Returns the kinds in a list of databases.
 pub(crate) fn databases(list: &str, references: &[Reference]) -> Result<Vec<Target>, Stop> {
     targets(
         list,
@@ -181,7 +183,7 @@ pub(crate) fn databases(list: &str, references: &[Reference]) -> Result<Vec<Targ
     )
 }
 
-/// The targets of the storages.
+/// Returns the kinds of the parent's storages.
 pub(crate) fn storage_targets(parent: &Parent) -> Result<Vec<Target>, Stop> {
     targets(
         "storageRefs",
@@ -194,9 +196,8 @@ pub(crate) fn storage_targets(parent: &Parent) -> Result<Vec<Target>, Stop> {
 
 /// Reads all referenced objects.
 ///
-/// A missing one does not end the reading, so that the host tracks every read and the message names
-/// all missing objects at once. The archives of the parent lie below the path of each storage, in `own` and then in
-/// the path of the reference.
+/// It continues after a missing one, so the host tracks every read and the message names all missing objects at once.
+/// The parent's archives are below each storage's path, in `own` and then in the reference's path.
 pub(crate) fn read(
     request: &Request,
     host: &dyn Host,
@@ -224,9 +225,10 @@ pub(crate) fn read(
     let mut storages = Vec::new();
     for (reference, target) in parent.storages().iter().zip(storage_targets(parent)?) {
         let source = reader.storage(reference, target)?;
-        storages.extend(
-            source.map(|it| it.below([own, reference.path.as_deref().unwrap_or_default()])),
-        );
+        storages
+            .extend(source.map(|storage| {
+                storage.below([own, reference.path.as_deref().unwrap_or_default()])
+            }));
     }
     reader.finish()?;
     Ok(Related {
@@ -237,10 +239,10 @@ pub(crate) fn read(
     })
 }
 
-/// The storage of a `Storage` that is itself the parent.
+/// Returns the storage of a `Storage` that is itself the parent.
 pub(crate) fn own(name: &str, spec: &StorageSpec, own: &str) -> Result<Source, Stop> {
     let Some(type_) = catalog::STORAGES.find(&spec.type_) else {
-        let message = format!("type: {} is not known to gobackup", spec.type_);
+        let message = format!("type: {} is unknown to gobackup", spec.type_);
         return Err(Stop::Invalid(message));
     };
     let source = Source {
@@ -259,8 +261,7 @@ struct Reader<'a> {
     namespace: &'a str,
     /// Names of missing objects by kind.
     missing: BTreeMap<String, BTreeSet<String>>,
-    /// The error of the first object that does not match the schema of its kind or has an unknown
-    /// type.
+    /// Error of the first object with an unknown type, or that does not match its schema.
     problem: Option<Stop>,
     warnings: Vec<Warning>,
 }
@@ -284,8 +285,10 @@ impl Reader<'_> {
                 return Err(denied.into());
             }
         };
-        let names = self.missing.entry(kind.into_owned()).or_default();
-        names.insert(missing);
+        self.missing
+            .entry(kind.into_owned())
+            .or_default()
+            .insert(missing);
         Ok(None)
     }
 
@@ -307,29 +310,39 @@ impl Reader<'_> {
         let name = &reference.name;
         let (metadata, type_, config) = match target {
             Target::PostgreSQL => match self.get::<PostgreSQL>(name)? {
-                Some(it) => (it.metadata, "postgresql".to_owned(), old_database(it.spec)),
+                Some(database) => (
+                    database.metadata,
+                    "postgresql".to_owned(),
+                    old_database(database.spec),
+                ),
                 None => return Ok(None),
             },
             _ => match self.get::<Database>(name)? {
-                Some(it) => (it.metadata, it.spec.type_, it.spec.config),
+                Some(database) => (database.metadata, database.spec.type_, database.spec.config),
                 None => return Ok(None),
             },
         };
-        let annotations = metadata.annotations.unwrap_or_default();
-        let is_scratch = annotations.get(SCRATCH).is_some_and(|it| it == "true");
+        let is_scratch = metadata
+            .annotations
+            .unwrap_or_default()
+            .get(SCRATCH)
+            .is_some_and(|value| value == "true");
         let source = self.source(reference, target, &catalog::DATABASES, &type_, config);
-        Ok(source.map(|it| Source { is_scratch, ..it }))
+        Ok(source.map(|source| Source {
+            is_scratch,
+            ..source
+        }))
     }
 
     fn storage(&mut self, reference: &Reference, target: Target) -> Result<Option<Source>, Stop> {
         let name = &reference.name;
         let (type_, config) = match target {
             Target::S3 => match self.get::<S3>(name)? {
-                Some(found) => old_storage(found.spec),
+                Some(storage) => old_storage(storage.spec),
                 None => return Ok(None),
             },
             _ => match self.get::<Storage>(name)? {
-                Some(found) => (found.spec.type_, found.spec.config),
+                Some(storage) => (storage.spec.type_, storage.spec.config),
                 None => return Ok(None),
             },
         };
@@ -345,8 +358,9 @@ impl Reader<'_> {
         type_: &str,
         config: BTreeMap<String, Value>,
     ) -> Option<Source> {
-        let (kind, name) = (target.kind(), reference.name.clone());
-        let Some(known) = family.find(type_) else {
+        let kind = target.kind();
+        let name = reference.name.clone();
+        let Some(catalog_type) = family.find(type_) else {
             let message = format!("{kind} {name}: type {type_} is not known");
             self.problem
                 .get_or_insert_with(|| Stop::invalid_reference(message));
@@ -355,7 +369,7 @@ impl Reader<'_> {
         let expected = reference.type_.as_deref().unwrap_or_default();
         let is_matching = [type_, kind, ""]
             .iter()
-            .any(|it| it.eq_ignore_ascii_case(expected));
+            .any(|name| name.eq_ignore_ascii_case(expected));
         if !is_matching {
             self.warnings.push(Warning::new(
                 "RefTypeMismatch",
@@ -365,7 +379,7 @@ impl Reader<'_> {
         Some(Source {
             kind,
             name,
-            type_: known,
+            type_: catalog_type,
             config,
             root: String::new(),
             is_scratch: false,
@@ -373,7 +387,7 @@ impl Reader<'_> {
     }
 }
 
-/// The storage with `keep` and `timeout` of the reference, if its type has these keys.
+/// Returns the storage with the reference's `keep` and `timeout`, if its type has these keys.
 fn overridden(mut source: Source, reference: &Reference) -> Source {
     for (key, value) in [("keep", reference.keep), ("timeout", reference.timeout)] {
         if let Some(value) = value.filter(|value| *value > 0)
@@ -385,7 +399,7 @@ fn overridden(mut source: Source, reference: &Reference) -> Source {
     source
 }
 
-/// The keys whose values are not null.
+/// Returns the keys with values other than null.
 fn config<const N: usize>(values: [(&str, Value); N]) -> BTreeMap<String, Value> {
     values
         .into_iter()

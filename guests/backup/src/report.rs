@@ -16,20 +16,14 @@ use crate::{
     task::JOB_LOST,
 };
 
-/// The delay of a run after its due time that is tolerated before the schedule counts as overdue.
+/// How late a run may start before the schedule is overdue.
 const GRACE: SignedDuration = SignedDuration::from_mins(15);
 
-/// The reason of the conditions of a parent whose last run failed.
+/// Reason if the last run failed.
 const LAST_RUN_FAILED: &str = "LastRunFailed";
 
-/// The reason of the conditions of a parent whose schedule missed a run.
+/// Reason if the schedule missed a run.
 const OVERDUE: &str = "Overdue";
-
-/// The cause for `Ready` to be false, whatever the runs show.
-pub(crate) struct Blocked<'a> {
-    pub(crate) reason: &'a str,
-    pub(crate) message: &'a str,
-}
 
 /// The data for the report on one parent.
 pub(crate) struct Reporter<'a> {
@@ -39,17 +33,17 @@ pub(crate) struct Reporter<'a> {
     pub(crate) history: History,
     /// The status that an earlier pass stored.
     pub(crate) stored: BackupStatus,
-    /// The verification of archives, if the parent asks for it.
+    /// The verification, if the parent requests it.
     pub(crate) verification: Option<Verification<'a>>,
 }
 
-/// The due times of a schedule, as far as they are known.
+/// Due times of a schedule.
 #[derive(Default)]
 struct Due {
     next: Option<Timestamp>,
     /// The due time that passed without a run.
     missed: Option<Timestamp>,
-    /// The time until one of the two changes without an event in the cluster.
+    /// Time until one of the two changes without an event in the cluster.
     wait: Option<Duration>,
     /// The time at which the schedule was seen to differ from the one before.
     changed: Option<String>,
@@ -57,7 +51,7 @@ struct Due {
 
 impl Reporter<'_> {
     /// The report. Without a plan, the fields that depend on it keep their stored values.
-    pub(crate) fn report(self, plan: Option<&Plan<'_>>, blocked: Option<Blocked<'_>>) -> Report {
+    pub(crate) fn report(self, plan: Option<&Plan<'_>>, blocked: Option<(&str, &str)>) -> Report {
         let due = plan.map(|plan| self.due(plan)).unwrap_or_default();
         let status = self.status(plan, &due);
         let conditions = self.conditions(plan, &status, &due, blocked);
@@ -76,7 +70,7 @@ impl Reporter<'_> {
         let history = &self.history;
         let newest = history.recent.first();
         let mut recent = history.recent.clone();
-        // A log has up to 4 KiB, so the status holds only that of the newest run, in `last_run`.
+        // A log has up to 4 KiB, so the status only keeps the newest run's, in `last_run`.
         for run in &mut recent {
             run.logs = None;
         }
@@ -102,7 +96,10 @@ impl Reporter<'_> {
             active_job: history.active.clone(),
             last_run_request: history.last_request.clone(),
             last_verification_time: self.last_verification_time(),
-            verification: self.verification.as_ref().and_then(|it| it.newest.clone()),
+            verification: self
+                .verification
+                .as_ref()
+                .and_then(|verification| verification.newest.clone()),
             restores: history.restores.clone(),
             effective_schedule: match plan {
                 Some(plan) => effective(plan),
@@ -126,35 +123,43 @@ impl Reporter<'_> {
     }
 
     fn last_verification_time(&self) -> Option<String> {
-        let newest = self.verification.as_ref().and_then(|it| it.newest.as_ref());
-        let newest = newest.filter(|it| it.phase == Phase::Succeeded);
-        let newest = newest.and_then(|it| it.completion_time.clone());
+        let newest = self
+            .verification
+            .as_ref()
+            .and_then(|verification| verification.newest.as_ref())
+            .filter(|verification| verification.phase == Phase::Succeeded)
+            .and_then(|verification| verification.completion_time.clone());
         newest.max(self.stored.last_verification_time.clone())
     }
 
     fn warnings(&self, plan: &Plan<'_>) -> Vec<Warning> {
         const CODE: &str = "SpecChangedAfterRun";
         let mut warnings = plan.rendered.warnings.clone();
-        let ended = self.history.last_ended().filter(|_| plan.rendered.has_keep);
-        if let Some(line) = ended.and_then(|run| run.retention.as_ref()) {
+        let last = self.history.last_ended().filter(|_| plan.rendered.has_keep);
+        if let Some(line) = last.and_then(|run| run.retention.as_ref()) {
             let message = format!(
                 "the last run: {line}; give the credentials the rights to read, write and delete, and delete the \
                  archives beyond keep by hand"
             );
             warnings.push(Warning::new("RetentionNotKept", message));
         }
-        let newest = self.history.recent.first();
-        let job = newest.and_then(|run| {
+        let job = self.history.recent.first().and_then(|run| {
             let children = &self.request.children;
             children.find_as("batch/v1", "Job", &run.job_name)
         });
         let ran_with = job.and_then(|job| {
-            let annotations = job.object().pointer("/metadata/annotations")?;
-            annotations.get(children::CONFIG_HASH)?.as_str()
+            job.object()
+                .pointer("/metadata/annotations")?
+                .get(children::CONFIG_HASH)?
+                .as_str()
         });
         let has_changed = match ran_with {
             Some(hash) => hash != plan.config_hash(),
-            None => self.stored.warnings.iter().any(|it| it.code == CODE),
+            None => self
+                .stored
+                .warnings
+                .iter()
+                .any(|warning| warning.code == CODE),
         };
         if plan.schedule.is_none() && self.history.has_runs() && has_changed {
             warnings.push(Warning::new(
@@ -166,10 +171,10 @@ impl Reporter<'_> {
         warnings
     }
 
-    /// The due times of a schedule.
+    /// Returns the due times of a schedule.
     ///
-    /// The guest asks for the time only here, because the host cannot skip a pass that asks for it, even if
-    /// nothing else changed.
+    /// The guest only asks for the time here, because the host cannot skip a pass that asks for it, even if nothing
+    /// else changed.
     fn due(&self, plan: &Plan<'_>) -> Due {
         let Some(schedule) = plan.schedule.as_ref() else {
             return Due::default();
@@ -188,7 +193,8 @@ impl Reporter<'_> {
             .and_then(|last| schedule.next_after(last, self.host));
         let deadline = expected.and_then(|expected| expected.checked_add(GRACE).ok());
         let is_idle = self.history.active.is_none();
-        let missed = expected.filter(|_| is_idle && deadline.is_some_and(|it| it < now));
+        let missed =
+            expected.filter(|_| is_idle && deadline.is_some_and(|deadline| deadline < now));
         let upcoming = deadline.filter(|deadline| is_idle && *deadline >= now);
         let wait = [next, upcoming].into_iter().flatten().min();
         Due {
@@ -196,55 +202,57 @@ impl Reporter<'_> {
             missed,
             // One millisecond more, so that the next pass runs after the moment and not at it.
             wait: wait.and_then(|moment| {
-                let left = Duration::try_from(moment.duration_since(now)).ok()?;
-                Some(left + Duration::from_millis(1))
+                let wait = Duration::try_from(moment.duration_since(now)).ok()?;
+                Some(wait + Duration::from_millis(1))
             }),
             changed,
         }
     }
 
-    /// The time of the last change of the schedule; none if it is not known.
+    /// Returns the time of the schedule's last change, if known.
     fn changed(&self, expression: &str, next: Option<Timestamp>, now: Timestamp) -> Option<String> {
         let stored = &self.stored;
-        let known = stored.effective_schedule.as_ref();
-        // A due time stays until it comes, so another one is that of another time zone.
-        let due = stored.next_run.as_ref().and_then(|it| it.parse().ok());
+        let expression_before = stored.effective_schedule.as_ref();
+        // A due time stays until it is reached, so another one means another time zone.
+        let due = stored.next_run.as_ref().and_then(|time| time.parse().ok());
         let due = due.filter(|due: &Timestamp| *due > now);
-        if known.is_some_and(|it| it != expression) || due.is_some() && due != next {
+        if expression_before.is_some_and(|before| before != expression)
+            || due.is_some() && due != next
+        {
             let now = Timestamp::from_second(now.as_second()).ok()?;
             return Some(now.to_string());
         }
         stored.schedule_change_time.clone()
     }
 
-    /// The moment after which a run is expected: the start or end of the last one, the creation of the CronJob, the
-    /// end of a suspension or the last change of the schedule, whichever is latest.
+    /// Returns the moment after which a run is expected: the latest of the last run's start and end, the CronJob's
+    /// creation, the end of a suspension, and the schedule's last change.
     ///
-    /// The CronJob skips a run that is due before the end of the last one, as a rule.
+    /// The CronJob usually skips a run that is due before the last one ends.
     fn expected_after(&self, now: Timestamp, changed: Option<&str>) -> Option<Timestamp> {
         let cron_job = self.history.cron_job.as_ref()?;
         let scheduled = cron_job.status.last_schedule_time.as_ref();
         let created = cron_job.metadata.creation_timestamp.as_ref();
         let run = self.history.recent.first();
-        let time = |time: Option<&String>| time.and_then(|it| it.parse().ok());
+        let time = |time: Option<&String>| time.and_then(|time| time.parse().ok());
         [
-            scheduled.map(|it| it.0),
-            created.map(|it| it.0),
-            time(run.and_then(|it| it.start_time.as_ref())),
-            time(run.and_then(|it| it.completion_time.as_ref())),
+            scheduled.map(|time| time.0),
+            created.map(|time| time.0),
+            time(run.and_then(|run| run.start_time.as_ref())),
+            time(run.and_then(|run| run.completion_time.as_ref())),
             self.resumed(now),
-            changed.and_then(|it| it.parse().ok()),
+            changed.and_then(|time| time.parse().ok()),
         ]
         .into_iter()
         .flatten()
         .max()
     }
 
-    /// The end of the last suspension, at the latest.
+    /// Returns the latest possible end of the last suspension.
     fn resumed(&self, now: Timestamp) -> Option<Timestamp> {
         let conditions = self.request.stored_status_value()?.get("conditions")?;
         let mut conditions = conditions.as_array()?.iter();
-        let stored = conditions.find(|it| it["type"] == "Scheduled")?;
+        let stored = conditions.find(|condition| condition["type"] == "Scheduled")?;
         if stored["reason"] == "Suspended" {
             return Some(now);
         }
@@ -257,11 +265,11 @@ impl Reporter<'_> {
         plan: Option<&Plan<'_>>,
         status: &BackupStatus,
         due: &Due,
-        blocked: Option<Blocked<'_>>,
+        blocked: Option<(&str, &str)>,
     ) -> Vec<Condition> {
-        let ended = self.history.last_ended();
-        let failure = ended.filter(|run| run.phase == Phase::Failed).map(result);
-        let succeeded = match ended {
+        let last = self.history.last_ended();
+        let failure = last.filter(|run| run.phase == Phase::Failed).map(result);
+        let succeeded = match last {
             None => Condition::new(
                 "Succeeded",
                 ConditionStatus::Unknown,
@@ -282,7 +290,7 @@ impl Reporter<'_> {
         };
         let scheduled = self.scheduled(status, due);
         let ready = match blocked {
-            Some(blocked) => Condition::new("Ready", false, blocked.reason, blocked.message),
+            Some((reason, message)) => Condition::new("Ready", false, reason, message),
             None if self.parent.schedule.is_some() => {
                 self.ready_by_schedule(plan, status, &scheduled, failure)
             }
@@ -295,9 +303,9 @@ impl Reporter<'_> {
         conditions
     }
 
-    /// `Stalled` of a parent that runs once and whose last run failed: nothing runs until a user asks for it.
+    /// Returns `Stalled` if a parent's only run failed: nothing runs until a user requests it.
     ///
-    /// Otherwise the condition is the host's, which also sets it to false.
+    /// Otherwise the host owns the condition, and also sets it to false.
     fn stalled(&self, ready: &Condition) -> Option<Condition> {
         let is_idle = self.history.active.is_none();
         let is_final = self.parent.schedule.is_none() && is_idle && ready.reason == LAST_RUN_FAILED;
@@ -345,14 +353,17 @@ impl Reporter<'_> {
         if let Some(claim) = children::small_claim(plan) {
             return Some(format!("the claim {claim}"));
         }
-        let secret = self.request.children.hashed_secret(&plan.secret_name());
-        let secret = secret.ok().flatten();
-        let is_current = secret.is_some_and(|it| children::config_hash(plan).is_on(&it.metadata));
+        let is_current = self
+            .request
+            .children
+            .hashed_secret(&plan.secret_name())
+            .ok()
+            .flatten()
+            .is_some_and(|secret| children::config_hash(plan).is_on(&secret.metadata));
         (!is_current).then(|| "the Secret with the configuration".to_owned())
     }
 
-    /// `Ready` of a parent that runs once: true only after success, so that `kubectl wait` for it waits
-    /// for the backup.
+    /// Returns `Ready` for a parent that runs once: true only after success, so `kubectl wait` waits for the backup.
     fn ready_once(&self) -> Condition {
         match self.history.recent.first() {
             None if self.parent.is_suspended() => {
@@ -405,9 +416,11 @@ impl Reporter<'_> {
 
     fn events(&self, status: &BackupStatus, conditions: &[Condition]) -> Vec<Event> {
         let mut events = self.history.events.clone();
-        let verified = conditions.iter().find(|it| it.type_ == "Verified");
+        let verified = conditions
+            .iter()
+            .find(|condition| condition.type_ == "Verified");
         let verification = self.verification.as_ref();
-        events.extend(verified.and_then(|it| verification?.event(it)));
+        events.extend(verified.and_then(|condition| verification?.event(condition)));
         for condition in conditions {
             if !self.request.is_transition(condition) {
                 continue;
@@ -431,23 +444,25 @@ impl Reporter<'_> {
             let stored = self.request.stored_condition(type_);
             stored.is_some_and(|stored| stored.reason == "Suspended")
         });
-        // The next pass knows only what a condition states, and that of a problem may stand in its place.
-        let is_stated = conditions.iter().any(|it| it.reason == "Suspended");
+        // The next pass only knows what a condition states, and a problem may replace the suspension.
+        let is_stated = conditions
+            .iter()
+            .any(|condition| condition.reason == "Suspended");
         if is_stated && !was_suspended {
             events.push(Event::normal("Suspended", "no new run starts"));
         } else if was_suspended && !self.parent.is_suspended() {
             events.push(Event::normal("Resumed", "runs start again"));
         }
-        let known: BTreeSet<&str> = self
+        let reported_before: BTreeSet<&str> = self
             .stored
             .warnings
             .iter()
-            .map(|it| it.code.as_str())
+            .map(|warning| warning.code.as_str())
             .collect();
         let mut reported = BTreeSet::new();
         for warning in &status.warnings {
             let code = warning.code.as_str();
-            if !known.contains(code) && reported.insert(code) {
+            if !reported_before.contains(code) && reported.insert(code) {
                 events.push(Event::warning(code, &warning.message));
             }
         }
@@ -455,7 +470,7 @@ impl Reporter<'_> {
     }
 }
 
-/// The result of a run.
+/// Returns a run's result.
 fn result(run: &Run) -> String {
     run.message.clone().unwrap_or_else(|| run.job_name.clone())
 }

@@ -1,8 +1,8 @@
-//! The reconciler of `Restore`: one Job that fetches an archive of a parent and restores it.
+//! Reconciles a `Restore`: one Job fetches a parent's archive and restores it.
 //!
-//! The spec never changes, and so does the end. Until then, a missing or broken reference only delays the Job. All
-//! objects are read, checked and rendered as for a run of the parent, with the targets of the restoration in the
-//! place of its databases; only the programs of the Pod differ.
+//! The spec never changes, and the end is final. Until then, a missing or broken reference only delays the Job. Objects
+//! are read, checked and rendered as for a run, with the targets in place of the parent's databases; only the Pod's
+//! programs differ.
 
 use innkeeper_kit::tenants::check_image;
 use innkeeper_sdk::{host::ReadError, prelude::*};
@@ -15,7 +15,7 @@ use crate::{
         restore::{LATEST, Restore, RestoreSpec},
     },
     config::Config,
-    names::local_claim_made,
+    names::default_local_claim,
     plan::Plan,
     references::{self, Source},
     render::{self, LocalStorage},
@@ -45,10 +45,10 @@ struct Restoration<'a> {
     plan: Plan<'a>,
     targets: Vec<Target>,
     remote: Remote,
-    /// The storages of type local in the claim of the parent.
+    /// Local storages in the parent's claim.
     local: Vec<LocalStorage>,
     encryption: Option<Encryption>,
-    /// The key of the parent in the archive.
+    /// Key of the parent in the archive.
     model: String,
     file: String,
     /// The directory below which files are restored.
@@ -58,7 +58,7 @@ struct Restoration<'a> {
 impl Restoration<'_> {
     /// The restored databases by their names, and the files.
     fn restored(&self) -> Vec<String> {
-        let names = self.targets.iter().map(|it| it.source.name.clone());
+        let names = self.targets.iter().map(|target| target.source.name.clone());
         let files = self.directory.iter().map(|_| "files".to_owned());
         names.chain(files).collect()
     }
@@ -115,7 +115,7 @@ struct Origin {
     file: String,
 }
 
-/// Reads the parent and all objects of the restoration.
+/// Reads the parent and all objects for the restoration.
 fn plan(
     request: &Request,
     host: &dyn Host,
@@ -123,7 +123,8 @@ fn plan(
     config: &Config,
     reporter: &Reporter<'_>,
 ) -> Result<(Parent, Origin), Stop> {
-    let (kind, name) = (spec.backup_ref.kind.as_str(), &spec.backup_ref.name);
+    let kind = spec.backup_ref.kind.as_str();
+    let name = &spec.backup_ref.name;
     let namespace = Some(request.namespace());
     let stored: Option<Stored> = match host.get_as("gobackup.io/v1", kind, namespace, name) {
         Err(ReadError::Unreadable { problem, .. }) => {
@@ -138,13 +139,13 @@ fn plan(
         });
     };
     let status: BackupStatus = serde_json::from_value(status).unwrap_or_default();
-    let backup = Parent::of(Kind::Restore, root);
+    let backup = Parent::new(Kind::Restore, root);
     let chosen = chosen(&backup, spec)?;
     if chosen.is_empty() && spec.archive.is_none() {
         let problem = "databases or archive: there is nothing to restore";
         return Err(Stop::Invalid(problem.to_owned()));
     }
-    // The spec does not change, and the record of restores has this one soon.
+    // The spec does not change, and the parent will record this Restore soon.
     if reporter.file().is_none() {
         confirmed(request, &chosen, spec, &status.restores)?;
     }
@@ -158,15 +159,15 @@ fn plan(
     Ok((parent, origin))
 }
 
-/// Checks that the name of an archive stays inside the directory of the archives.
+/// Checks that an archive name stays inside the archives' directory.
 fn inside(file: &str) -> Result<(), Stop> {
-    if file.split('/').any(|it| it == "..") {
+    if file.split('/').any(|part| part == "..") {
         return Err(Stop::Invalid(format!("file: {file} has the part ..")));
     }
     Ok(())
 }
 
-/// Reads all objects of a restoration, and returns it with the key of its storage.
+/// Reads all objects for a restoration, and returns it with its storage's key.
 fn origin(
     request: &Request,
     host: &dyn Host,
@@ -194,7 +195,7 @@ fn origin(
     let path = config.path_of(request.namespace(), &kind, name);
     let mut related = references::read(request, host, &parent, &path)?;
     mount_archives(&mut parent, backup, name, &related.storages[0]);
-    // After the last change of the parent. The stored backup may be one that the plugin refuses.
+    // After the last change to the parent. The stored backup may be one that the plugin refuses.
     validate::mounts(&parent)?;
     let limits = &config.tenants;
     tenants::check_parent(&parent, limits)?;
@@ -210,14 +211,14 @@ fn origin(
         encryption: encryption.filter(render::is_encrypting),
         settings,
         related,
-        keys: chosen.into_iter().map(|it| it.0).collect(),
+        keys: chosen.into_iter().map(|dump| dump.0).collect(),
         model: render::key_of(name),
         file: spec.file.clone(),
     };
     Ok((parent, origin, storage_key))
 }
 
-/// The parent with the fields of the restoration in the place of its own.
+/// Returns the parent with the fields of the restoration.
 fn effective(
     backup: &Parent,
     spec: &RestoreSpec,
@@ -226,7 +227,7 @@ fn effective(
 ) -> Parent {
     let mut parent = backup.clone();
     let effective = &mut parent.spec;
-    effective.database_refs = Some(chosen.iter().map(|it| it.1.clone()).collect());
+    effective.database_refs = Some(chosen.iter().map(|dump| dump.1.clone()).collect());
     effective.storage_refs = Some(vec![storage]);
     effective.default_storage = None;
     effective.schedule = None;
@@ -310,31 +311,33 @@ impl Origin {
     }
 }
 
-/// Checks the directory of restored files.
+/// Checks the directory for restored files.
 fn files(spec: &RestoreSpec) -> Result<(), Stop> {
     let Some(files) = &spec.archive else {
         return Ok(());
     };
     let path = &files.target_path;
-    let is_climbing = path.split('/').any(|it| it == "..");
+    let is_climbing = path.split('/').any(|part| part == "..");
     let mut volumes = spec.volumes.iter();
-    if !is_climbing && volumes.any(|it| it.holds(path) && !it.read_only) {
+    if !is_climbing && volumes.any(|volume| volume.holds(path) && !volume.read_only) {
         return Ok(());
     }
     Err(Stop::Invalid(format!(
-        "archive.targetPath: {path} is not inside a mount of spec.volumes with readOnly: false"
+        "archive.targetPath: {path} is not inside a mount in spec.volumes with readOnly: false"
     )))
 }
 
-/// The newest archive in a storage.
+/// Returns the newest archive in a storage.
 ///
-/// Names in the storage may be those of other parents, so only the runs of this one count.
+/// Other parents may use the same place, so only this parent's runs count.
 fn newest(status: &BackupStatus, kind: &str, name: &str, storage: &str) -> Result<String, Stop> {
-    let runs = status.recent_runs.iter();
-    let mut good = runs.filter(|it| it.phase == Phase::Succeeded);
+    let mut good = status
+        .recent_runs
+        .iter()
+        .filter(|run| run.phase == Phase::Succeeded);
     let file = good.find_map(|run| {
         let mut stored = run.artifacts.iter();
-        let artifact = stored.find(|it| it.storage == storage)?;
+        let artifact = stored.find(|artifact| artifact.storage == storage)?;
         Some(artifact.file.clone())
     });
     file.ok_or_else(|| Stop::Blocked {
@@ -345,33 +348,35 @@ fn newest(status: &BackupStatus, kind: &str, name: &str, storage: &str) -> Resul
     })
 }
 
-/// Mounts the volume or the claim of the backup that holds its local archives.
+/// Mounts the backup's volume or claim with its local archives.
 fn mount_archives(parent: &mut Parent, backup: &Parent, name: &str, storage: &Source) {
     let path = storage.config.get("path").and_then(Value::as_str);
     let Some(path) = path.filter(|_| storage.type_.name == "local") else {
         return;
     };
     let spec = &mut parent.spec;
-    if spec.volumes.iter().any(|it| it.holds(path)) {
+    if spec.volumes.iter().any(|volume| volume.holds(path)) {
         return;
     }
     let mut theirs = backup.spec.volumes.iter();
-    if let Some(volume) = theirs.find(|it| it.holds(path)) {
+    if let Some(volume) = theirs.find(|volume| volume.holds(path)) {
         let mut volume = volume.clone();
-        // With the prefix of volumes of users, the longest name has the 63 characters of a label.
+        // With the prefix for users' volumes, the longest name has the 63 characters of a label.
         volume.name = format!("{}-archive", volume.name);
         volume.read_only = true;
         spec.volumes.push(volume);
         return;
     }
-    let given = backup.spec.local_volume.clone().unwrap_or_default();
+    let volume = backup.spec.local_volume.clone().unwrap_or_default();
     spec.local_volume = Some(LocalVolume {
-        claim_name: given.claim_name.or_else(|| Some(local_claim_made(name))),
-        ..given
+        claim_name: volume
+            .claim_name
+            .or_else(|| Some(default_local_claim(name))),
+        ..volume
     });
 }
 
-/// Returns the key of the Secret; that of the Job is the component in its labels.
+/// Returns the Secret's key; the Job's key is its component.
 const fn config_key(kind: Kind) -> &'static str {
     match kind {
         Kind::Restore => "config",

@@ -1,7 +1,7 @@
-//! The runs of a parent: its Jobs, their results, and the results that earlier passes recorded.
+//! The runs of a parent: its Jobs, and the results that earlier passes recorded.
 //!
-//! A run belongs to a parent by UID, never by name. The record of a run that has ended does not change,
-//! not even when its Job is deleted.
+//! A run belongs to a parent by UID, never by name. A finished run's record does not change, not even when its Job is
+//! deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,7 @@ mod restores;
 #[cfg(test)]
 mod tests;
 
-/// The maximum number of runs in the status.
+/// Maximum number of runs in the status.
 const RECENT_MAX: usize = 5;
 
 /// The observed CronJob, without its Pod template.
@@ -54,9 +54,9 @@ pub(crate) struct History {
     pub(crate) events: Vec<Event>,
     /// The runs whose Jobs exist, newest first.
     pub(crate) observed: Vec<Run>,
-    /// The last value of the annotation that asks for a run for which a Job was made.
+    /// The last annotation value that got a Job.
     pub(crate) last_request: Option<String>,
-    /// The last Restores of the parent.
+    /// The parent's last Restores.
     pub(crate) restores: Vec<Restored>,
     /// The CronJob, if it is observed.
     pub(crate) cron_job: Option<ObservedCronJob>,
@@ -69,14 +69,16 @@ impl History {
         let selector = labels::selector_text(&names::labels(request, kind, "run"));
         let jobs = host.list::<ObservedJob>(request.namespace(), &selector)?;
         let pods = host.list::<JobPod>(request.namespace(), &selector)?;
-        let schedule = cron_job.as_ref().and_then(|it| it.metadata.uid.as_deref());
+        let schedule = cron_job
+            .as_ref()
+            .and_then(|cron_job| cron_job.metadata.uid.as_deref());
         let scheduled = jobs
             .into_iter()
             .filter(|job| schedule.is_some() && job::controller(&job.metadata) == schedule);
         let mut observed = BTreeMap::new();
         let verification = names::suffixed(request, kind.verification());
         let own = request.children.all::<ObservedJob>()?.into_iter();
-        let own = own.filter(|it| it.metadata.name.as_ref() != Some(&verification));
+        let own = own.filter(|job| job.metadata.name.as_ref() != Some(&verification));
         for job in own.chain(scheduled) {
             let task = Task::new(&job);
             let run = ObservedRun {
@@ -88,8 +90,8 @@ impl History {
         let stored: BackupStatus = request.stored_status().unwrap_or_default();
         let last_request = requested::acted_on(request, &stored);
         let restores = restores::read(request, host, kind, stored.restores.clone())?;
-        let status = cron_job.as_ref().map(|it| &it.status);
-        let succeeded = status.and_then(|it| it.last_successful_time.as_ref());
+        let status = cron_job.as_ref().map(|cron_job| &cron_job.status);
+        let succeeded = status.and_then(|status| status.last_successful_time.as_ref());
         let mut history = Self::merge(stored, observed, succeeded.map(|time| time.0.to_string()));
         history.cron_job = cron_job;
         history.last_request = last_request;
@@ -97,52 +99,54 @@ impl History {
         Ok(history)
     }
 
-    /// `succeeded` is the end of the last successful Job that the CronJob has seen.
+    /// `succeeded` is the end of the last successful Job that the CronJob saw.
     fn merge(
         stored: BackupStatus,
         observed: BTreeMap<String, ObservedRun>,
         succeeded: Option<String>,
     ) -> Self {
-        let mut known: BTreeMap<String, Run> = BTreeMap::new();
+        let mut runs: BTreeMap<String, Run> = BTreeMap::new();
         for run in stored.recent_runs.into_iter().chain(stored.last_run) {
             // `last_run` comes second and replaces its copy in `recent_runs`, which has no log.
-            known.insert(run.job_uid.clone(), run);
+            runs.insert(run.job_uid.clone(), run);
         }
-        let before = known.clone();
+        let before = runs.clone();
         let mut history = Self {
             failure_count: stored.failure_count,
             success_count: stored.success_count,
             last_success: stored.last_successful_backup_time,
             ..Default::default()
         };
-        history.lose(&mut known, &observed, succeeded);
+        history.lose(&mut runs, &observed, succeeded);
         for (uid, job) in &observed {
-            let recorded = known.get(uid).filter(|run| run.phase.is_terminal());
+            let recorded = runs.get(uid).filter(|run| run.phase.is_terminal());
             if recorded.is_none_or(|run| *run == job.without_pod) {
-                known.insert(uid.clone(), job.run.clone());
+                runs.insert(uid.clone(), job.run.clone());
             }
         }
         let counted: BTreeSet<String> = stored.counted_jobs.into_iter().collect();
-        let seen = observed.keys().filter_map(|uid| known.get(uid));
-        let mut ended: Vec<&Run> = seen.filter(|run| run.phase.is_terminal()).collect();
-        ended.sort_by_key(|run| (run.completion_time.clone(), run.job_uid.clone()));
-        for run in ended {
+        let observed_runs = observed.keys().filter_map(|uid| runs.get(uid));
+        let mut finished: Vec<&Run> = observed_runs
+            .filter(|run| run.phase.is_terminal())
+            .collect();
+        finished.sort_by_key(|run| (run.completion_time.clone(), run.job_uid.clone()));
+        for run in finished {
             if !counted.contains(&run.job_uid) {
                 history.count(run);
             }
             history.counted.push(run.job_uid.clone());
         }
         history.counted.sort_unstable();
-        let mut recent: Vec<Run> = known.into_values().collect();
+        let mut recent: Vec<Run> = runs.into_values().collect();
         recent.sort_by(|a, b| order(b).cmp(&order(a)));
-        // The status holds five runs, but the cluster may show more: an older one is known if it was counted,
-        // and one that has not ended is told only while the status can hold it.
+        // The status has five runs, but the cluster may have more. An older finished run counts as known if it was
+        // counted; an active one is only reported while the status has room for it.
         let is_old = |(place, run): &(usize, &Run)| {
             counted.contains(&run.job_uid) || *place >= RECENT_MAX && !run.phase.is_terminal()
         };
-        let told = recent.iter().enumerate().filter(|it| !is_old(it));
-        let told: Vec<&Run> = told.map(|(_, run)| run).collect();
-        for run in told.into_iter().rev() {
+        let reported = recent.iter().enumerate().filter(|run| !is_old(run));
+        let reported: Vec<&Run> = reported.map(|(_, run)| run).collect();
+        for run in reported.into_iter().rev() {
             let event = (!before.contains_key(&run.job_uid))
                 .then(|| Event::normal("RunStarted", format!("{} started", run.job_name)));
             history.events.extend(event);
@@ -162,25 +166,25 @@ impl History {
         history
     }
 
-    /// Ends the runs whose Jobs are gone.
+    /// Ends the runs without a Job.
     fn lose(
         &mut self,
-        known: &mut BTreeMap<String, Run>,
+        runs: &mut BTreeMap<String, Run>,
         observed: &BTreeMap<String, ObservedRun>,
         succeeded: Option<String>,
     ) {
-        // It is the end of a Job that is gone if it is of no other.
+        // It is a lost Job's end only if the other runs ended at other times.
         let is_of = |run: &Run| run.completion_time == succeeded;
-        let mut others = observed.values().map(|it| &it.run).chain(known.values());
+        let mut others = observed.values().map(|job| &job.run).chain(runs.values());
         let mut succeeded = succeeded.clone().filter(|_| !others.any(is_of));
-        for (uid, run) in known {
+        for (uid, run) in runs {
             if observed.contains_key(uid) || run.phase.is_terminal() {
                 continue;
             }
-            let ended = succeeded.take_if(|it| run.start_time.as_ref() <= Some(it));
-            if ended.is_some() {
+            let completion_time = succeeded.take_if(|end| run.start_time.as_ref() <= Some(end));
+            if completion_time.is_some() {
                 run.phase = Phase::Succeeded;
-                run.completion_time = ended;
+                run.completion_time = completion_time;
                 run.message = Some(format!("{} succeeded", run.job_name));
                 self.count(run);
             } else {
@@ -214,18 +218,18 @@ impl History {
         !self.recent.is_empty()
     }
 
-    /// The newest run that has ended.
+    /// Returns the newest finished run.
     pub(crate) fn last_ended(&self) -> Option<&Run> {
         self.recent.iter().find(|run| run.phase.is_terminal())
     }
 }
 
-/// The sort key of a run: newer runs are greater.
+/// Returns a run's sort key: newer runs are greater.
 fn order(run: &Run) -> (Option<&String>, &String) {
     (run.start_time.as_ref(), &run.job_uid)
 }
 
-/// The event of a run that has ended since the status was stored.
+/// Returns the event for a run that ended after the last status.
 fn ending(before: Option<&Run>, run: &Run) -> Option<Event> {
     if before.is_some_and(|before| before.phase.is_terminal()) {
         return None;

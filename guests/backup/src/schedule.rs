@@ -1,7 +1,6 @@
-//! Translation of every form of a schedule into one cron expression.
+//! Translates every form of a schedule into one cron expression.
 //!
-//! The CronJob controller starts the runs. This module only translates, and computes due times for the
-//! report.
+//! The CronJob controller starts the runs. This module only translates, and computes due times for the report.
 
 use innkeeper_kit::cron::{self, Cron};
 use innkeeper_sdk::prelude::*;
@@ -12,14 +11,14 @@ use crate::{api::Schedule, stop::Stop};
 #[cfg(test)]
 mod tests;
 
-/// A schedule in the form of a CronJob.
+/// A schedule as a CronJob has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Effective {
-    /// The `schedule` of the CronJob.
+    /// The CronJob's `schedule`.
     pub(crate) expression: String,
     /// The parsed expression, for due times.
     cron: Cron,
-    /// The time zone, by its name in the IANA database.
+    /// Time zone, as an IANA name.
     zone: String,
 }
 
@@ -42,13 +41,13 @@ fn known_zone(zone: &str, host: &dyn Host) -> Result<(), Stop> {
     const MOMENT_MS: u64 = 1_700_000_000_000;
     let is_name = zone
         .split('/')
-        .all(|part| part.starts_with(|it: char| it.is_ascii_uppercase()));
+        .all(|part| part.starts_with(|character: char| character.is_ascii_uppercase()));
     let is_utc = matches!(zone, "Etc/UTC" | "UTC");
     if is_name && (is_utc || host.zone_offset(zone, MOMENT_MS).is_some()) {
         return Ok(());
     }
     Err(Stop::Invalid(format!(
-        "schedule.timeZone: {zone} is not a known time zone; write a name of the IANA database, such as Europe/Berlin"
+        "schedule.timeZone: {zone} is not a known time zone; use an IANA name such as Europe/Berlin"
     )))
 }
 
@@ -115,7 +114,7 @@ fn from_every(every: &str, at: Option<&str>) -> Result<String, Stop> {
     Err(unexpressible())
 }
 
-/// A field of a cron expression with an offset and a step.
+/// Returns a cron field with an offset and a step.
 fn stepped(at: u32, step: u32) -> String {
     match (at % step, step) {
         (_, 1) => "*".to_owned(),

@@ -34,7 +34,7 @@ pub(crate) const FAIL: &str = include_str!("scripts/fail.sh");
 pub(crate) const REDACT: &str = include_str!("scripts/redact.sh");
 
 /// Prefix of the message line that says why gobackup kept more archives than `keep`.
-pub(crate) const RETENTION: &str = "keep was not carried out: ";
+pub(crate) const RETENTION: &str = "gobackup did not apply keep: ";
 
 /// Checks the dumps of one database: `check_dump TYPE PATH NAME`. PATH is the dump's directory, for etcd the prefix of its
 /// file, whose name ends with the endpoint.
@@ -103,14 +103,16 @@ pub(crate) fn run(plan: &Plan<'_>) -> String {
             Passing::Operand => "operand",
             Passing::Shell => "shell",
         };
-        let (field, name) = (quoted(&credential.field), &credential.name);
+        let field = quoted(&credential.field);
+        let name = &credential.name;
         line(
             &mut script,
             format_args!("check {passing} {field} \"${{{name}-}}\""),
         );
     }
     for file in &plan.rendered.sqlite {
-        let (name, path) = (quoted(&file.name), quoted(&file.path));
+        let name = quoted(&file.name);
+        let path = quoted(&file.path);
         line(&mut script, format_args!("sqlite {name} {path}"));
     }
     let skipped = skipped(plan);
@@ -151,7 +153,8 @@ fn skipped(plan: &Plan<'_>) -> String {
 fn directories(plan: &Plan<'_>) -> String {
     let mut script = "directory() {\n  case $1 in\n".to_owned();
     for local in &plan.rendered.local {
-        let (key, path) = (quoted(&local.key), quoted(without_slash(&local.path)));
+        let key = quoted(&local.key);
+        let path = quoted(without_slash(&local.path));
         line(&mut script, format_args!("  {key}) printf '%s' {path} ;;"));
     }
     script.push_str("  esac\n}\n");

@@ -1,4 +1,4 @@
-//! The status of a parent.
+//! The parent's status.
 
 use innkeeper_kit::job::JobPhase;
 use schemars::JsonSchema;
@@ -23,16 +23,16 @@ pub(crate) struct BackupStatus {
     pub(crate) last_run: Option<Run>,
     /// The last runs, newest first; at most 5.
     pub(crate) recent_runs: Vec<Run>,
-    /// Number of failed runs since the last successful one.
+    /// Failed runs since the last successful one.
     pub(crate) failure_count: i64,
-    /// Number of successful runs.
+    /// Successful runs.
     pub(crate) success_count: i64,
     /// UIDs of existing finished Jobs that failureCount and successCount include.
     pub(crate) counted_jobs: Vec<String>,
-    /// The newest run that has not ended.
+    /// The newest active run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) active_job: Option<ActiveJob>,
-    /// Last value of the annotation gobackup.io/run-now for which a run was made.
+    /// Last gobackup.io/run-now value that got a run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) last_run_request: Option<String>,
     /// Completion time of the newest successful verification.
@@ -42,30 +42,30 @@ pub(crate) struct BackupStatus {
     /// The newest verification.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) verification: Option<Verified>,
-    /// The last Restores of this parent that started, by name; at most 16.
+    /// The last Restores that started, by name; at most 16.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) restores: Vec<Restored>,
-    /// Cron expression of the CronJob.
+    /// The CronJob's cron expression.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) effective_schedule: Option<String>,
-    /// Time at which the plugin saw the last change of the schedule or its time zone. Absent while suspended.
+    /// When the plugin saw the last change of the schedule or its time zone. Absent while suspended.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     pub(crate) schedule_change_time: Option<String>,
-    /// Time of the next run. Absent while suspended.
+    /// Next due time. Absent while suspended.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     pub(crate) next_run: Option<String>,
     /// SHA-256 of gobackup.yml, in hexadecimal digits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) config_hash: Option<String>,
-    /// Generation of the object that this status describes.
+    /// Generation that this status describes.
     pub(crate) observed_generation: i64,
     /// Warnings about settings that are accepted but may not have the intended effect.
     pub(crate) warnings: Vec<Warning>,
 }
 
-/// Phase of a run.
+/// Run phase.
 #[derive(
     Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord,
 )]
@@ -75,7 +75,7 @@ pub(crate) enum Phase {
     Idle,
     /// The Job has no active Pod yet.
     Pending,
-    /// A Pod of the Job is active.
+    /// A Pod is active.
     Running,
     /// The archive is in every storage.
     Succeeded,
@@ -105,12 +105,12 @@ impl From<JobPhase> for Phase {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Run {
-    /// Name of the Job.
+    /// Job name.
     pub(crate) job_name: String,
-    /// UID of the Job.
+    /// Job UID.
     #[serde(rename = "jobUID")]
     pub(crate) job_uid: String,
-    /// Start time; the creation time of the Job before it starts.
+    /// Start time; the Job's creation time before it starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     pub(crate) start_time: Option<String>,
@@ -118,25 +118,25 @@ pub(crate) struct Run {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     pub(crate) completion_time: Option<String>,
-    /// Phase of the run.
+    /// Phase.
     pub(crate) phase: Phase,
     /// The stored files, or the cause of the failure; at most 1024 characters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) message: Option<String>,
-    /// End of the log of a failed run, at most 4096 characters; only for the newest run.
+    /// Last log lines of a failed run, at most 4096 characters; only for the newest run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) logs: Option<String>,
     /// The stored archives.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) artifacts: Vec<Artifact>,
-    /// Size of the archive in bytes, as a quantity of two digits, for example 1.2M.
+    /// Archive size in bytes, as a quantity with two digits, for example 1.2M.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) size: Option<String>,
-    /// The line of the log that says why an old archive was not deleted, or why the list of archives could not be read or
-    /// stored; at most 300 characters.
+    /// Log line that says why gobackup did not delete an old archive, or could not read or store the list of archives;
+    /// at most 300 characters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) retention: Option<String>,
-    /// Duration of gobackup in seconds; only of a successful run.
+    /// gobackup's duration in seconds; only for successful runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) duration_seconds: Option<i64>,
 }
@@ -144,9 +144,9 @@ pub(crate) struct Run {
 /// A Restore that started.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Restored {
-    /// Name of the Restore.
+    /// Restore name.
     pub(crate) name: String,
-    /// UID of the Restore.
+    /// Restore UID.
     pub(crate) uid: String,
     /// Start time.
     pub(crate) time: String,
@@ -155,52 +155,52 @@ pub(crate) struct Restored {
 /// A stored archive.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Artifact {
-    /// Key of the storage in the configuration of gobackup.
+    /// Storage key in gobackup's configuration.
     pub(crate) storage: String,
-    /// Name of the file in the storage.
+    /// File name in the storage.
     pub(crate) file: String,
 }
 
-/// A verification of an archive.
+/// An archive verification.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Verified {
-    /// Phase of the verification. Succeeded and Failed are final.
+    /// Phase. Succeeded and Failed are final.
     pub(crate) phase: Phase,
-    /// Name of the archive.
+    /// Archive name.
     pub(crate) file: String,
     /// Completion time of the run that stored the archive.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     pub(crate) archive_time: Option<String>,
-    /// Time of the end.
+    /// Completion time.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     pub(crate) completion_time: Option<String>,
     /// The restored databases by their names, and `files`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) restored: Vec<String>,
-    /// The databases of the archive that were not restored.
+    /// Databases in the archive that were not restored.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) skipped: Vec<String>,
-    /// End of the log of a failed verification; at most 1024 characters.
+    /// Last log lines of a failed verification; at most 1024 characters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) message: Option<String>,
 }
 
-/// A run that has not ended.
+/// An active run.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ActiveJob {
-    /// Name of the Job.
+    /// Job name.
     pub(crate) name: String,
-    /// UID of the Job.
+    /// Job UID.
     pub(crate) uid: String,
 }
 
 /// A warning about a setting that is accepted but may not have the intended effect.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Warning {
-    /// Kind of the warning, one word in CamelCase.
+    /// Code, one word in CamelCase.
     pub(crate) code: String,
     /// The field or object, the problem and the remedy.
     pub(crate) message: String,

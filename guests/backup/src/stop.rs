@@ -7,11 +7,11 @@ use innkeeper_sdk::{host::ReadError, prelude::*};
 pub(crate) enum Stop {
     /// The parent itself has an error.
     Invalid(String),
-    /// An object that the parent refers to is missing or has an error. The children stay unchanged.
+    /// A referenced object is missing or has an error. The children stay as they are.
     Blocked {
-        /// The reason of the condition `Ready`.
+        /// Reason of the condition `Ready`.
         reason: &'static str,
-        /// Its message.
+        /// The condition's message.
         message: String,
     },
     /// A temporary error. The host tries again.

@@ -18,9 +18,9 @@ use k8s_openapi::{
 use crate::{api::Kind, names, plan::Plan, status::Phase};
 
 /// Message about a Job that was deleted before a pass saw its end.
-pub(crate) const JOB_LOST: &str = "the Job is gone before its end was seen";
+pub(crate) const JOB_LOST: &str = "the Job was deleted before the plugin saw its end";
 
-/// The maximum length of a message in characters.
+/// Maximum length of a message in characters.
 pub(crate) const MESSAGE_MAX: usize = 1024;
 
 /// A task's Job.
@@ -50,7 +50,7 @@ impl Task {
         }
     }
 
-    /// Returns the termination message of a finished task; that of the first of its containers with one.
+    /// Returns the termination message of a finished task, from the first container that has one.
     pub(crate) fn termination_message<'a>(
         &self,
         kind: Kind,
@@ -62,7 +62,7 @@ impl Task {
             .filter(|_| self.phase.is_terminal())
     }
 
-    /// Returns the value of an annotation; empty if there is none.
+    /// Returns an annotation's value; empty if there is none.
     pub(crate) fn annotation(&self, key: &str) -> &str {
         self.annotations.get(key).map_or("", String::as_str)
     }
@@ -77,16 +77,16 @@ impl Task {
     }
 }
 
-/// The result of a task in a status.
+/// A task's result in a status.
 pub(crate) trait Record: PartialEq {
     fn is_of(&self, task: &Task) -> bool;
     fn phase(&self) -> Phase;
     fn fail(&mut self, message: &str);
 }
 
-/// Returns the result of the newest task of a kind: that of its Job, or the recorded one if it is final.
+/// Returns the result of a kind's newest task: the Job's, or the recorded one if it is final.
 ///
-/// `result` gets the task and the termination message of its Pod.
+/// `result` gets the task and the Pod's termination message.
 pub(crate) fn newest<R: Record>(
     request: &Request,
     host: &dyn Host,
@@ -120,8 +120,9 @@ pub(crate) fn newest<R: Record>(
 /// Returns the stored condition if it has one of these reasons: the last result, while the next task runs.
 pub(crate) fn last_result(request: &Request, type_: &str, reasons: &[&str]) -> Option<Condition> {
     let stored = request.stored_condition(type_)?;
-    let is_result = reasons.contains(&stored.reason.as_str());
-    is_result.then(|| Condition::new(type_, stored.status, stored.reason, stored.message))
+    reasons
+        .contains(&stored.reason.as_str())
+        .then(|| Condition::new(type_, stored.status, stored.reason, stored.message))
 }
 
 /// Returns the child for a task's Job, which is applied after the children in `needed` until it is observed, and held from

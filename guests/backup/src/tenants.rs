@@ -1,4 +1,4 @@
-//! Checks of a parent against the limits for those who create parents.
+//! Checks a parent against the limits for users who create parents.
 
 use crate::{
     api::{ArchiveSettings, BackupSpec, Parent},
@@ -24,29 +24,30 @@ use innkeeper_kit::{
 use innkeeper_sdk::prelude::*;
 use serde_json::Value;
 
-/// Checks the fields of the parent that the configuration limits. An error lies in the parent.
+/// Checks the parent's fields that the configuration limits. An error lies in the parent.
 pub(crate) fn check_parent(parent: &Parent, limits: &Tenants) -> Result<(), Stop> {
     let spec = &parent.spec;
     if let Some(image) = &spec.image {
         check_image("spec.image", image, &limits.images).map_err(Stop::Invalid)?;
     }
-    let (path, list) = ("spec.serviceAccountName", "tenants.serviceAccounts");
+    let path = "spec.serviceAccountName";
+    let list = "tenants.serviceAccounts";
     let names = &spec.service_account_name;
     check_listed(path, list, names, &limits.service_accounts).map_err(Stop::Invalid)?;
-    if let Some(given) = &spec.pod_template {
+    if let Some(template) = &spec.pod_template {
         let path = "spec.podTemplate";
-        given
+        template
             .check(path, &limits.pod_template())
             .map_err(Stop::Invalid)?;
     }
-    if let Some(given) = &spec.run_with {
-        given.check().map_err(Stop::Invalid)?;
+    if let Some(run_with) = &spec.run_with {
+        run_with.check().map_err(Stop::Invalid)?;
     }
     let mut volumes = spec.volumes.iter();
     match volumes.find(|volume| volume.nfs.is_some() || volume.host_path.is_some()) {
         Some(volume) if !limits.host_volumes => {
             return Err(Stop::Invalid(format!(
-                "spec.volumes: {} is a directory of the node or of an NFS server, and \
+                "spec.volumes: {} is a hostPath or NFS volume, and \
                  tenants.hostVolumes of the plugin's configuration is off",
                 volume.name
             )));
@@ -56,17 +57,17 @@ pub(crate) fn check_parent(parent: &Parent, limits: &Tenants) -> Result<(), Stop
     check_code(spec, limits).map_err(Stop::Invalid)
 }
 
-/// Removes the service account of a backup from its Restore unless the configuration lists it. The stored backup may
-/// be one that the plugin refuses, and a storage with keys can be read without the account.
+/// Removes a backup's service account from its Restore unless the configuration lists it. The stored backup may be one
+/// that the plugin refuses, and a storage with keys can be read without the account.
 pub(crate) fn remove_account(spec: &mut BackupSpec, limits: &Tenants) {
     let account = &mut spec.service_account_name;
     account.take_if(|name| !is_listed(name, &limits.service_accounts));
 }
 
-/// The variables with plain values of gobackup and of the client programs in its image.
+/// Allowed variables with plain values, for gobackup and the clients in its image.
 ///
-/// `GODEBUG` would log requests with their tokens, and `MYSQL_DEBUG`, `PGPASSFILE` and all other names of files write or
-/// read files.
+/// `GODEBUG` would log requests with their tokens, and `MYSQL_DEBUG`, `PGPASSFILE` and other file names write or read
+/// files.
 pub(crate) const VARIABLES: &[&str] = &[
     "AWS_ACCESS_KEY_ID",
     "AWS_DEFAULT_REGION",
@@ -97,7 +98,7 @@ pub(crate) const VARIABLES: &[&str] = &[
     "REDISCLI_AUTH",
 ];
 
-/// Checks that no field changes the programs of the run, unless scripts are allowed.
+/// Checks that no field changes the run's programs, unless scripts are allowed.
 fn check_code(spec: &BackupSpec, limits: &Tenants) -> Result<(), String> {
     if limits.scripts {
         return Ok(());
@@ -110,11 +111,13 @@ fn check_code(spec: &BackupSpec, limits: &Tenants) -> Result<(), String> {
         );
     }
     check_environment("spec", &spec.env, &spec.env_from, VARIABLES)?;
-    let mut mounts = spec.volumes.iter().map(|it| it.mount_path.as_str());
-    mounts.try_for_each(|mount| check_mount("spec.volumes", mount, &pod::DIRECTORIES))
+    spec.volumes
+        .iter()
+        .map(|volume| volume.mount_path.as_str())
+        .try_for_each(|mount| check_mount("spec.volumes", mount, &pod::DIRECTORIES))
 }
 
-/// Checks the paths of the storages of type local, where the run mounts a claim.
+/// Checks the paths of local storages, where the run mounts a claim.
 ///
 /// An error lies in the storage.
 pub(crate) fn check_local<'a>(
@@ -130,23 +133,26 @@ pub(crate) fn check_local<'a>(
     })
 }
 
-/// The keys of a database whose values are scripts.
+/// A database's keys with scripts.
 const DATABASE_SCRIPTS: [&str; 3] = ["after_script", "before_script", "on_exit"];
 
-/// The keys of a database that hold arguments of a program.
+/// A database's keys with program arguments.
 const ARGUMENTS: [&str; 2] = ["args", "args_redis"];
 
-/// The end of the message about a field that needs `tenants.scripts`.
+/// End of messages about fields that need `tenants.scripts`.
 const OFF: &str = "and tenants.scripts of the plugin's configuration is off";
 
-/// Checks the settings that end in command lines.
+/// Checks the settings that end up in command lines.
 ///
-/// The cipher is a subcommand of openssl, so it is one of `openssl enc` whatever the configuration allows.
+/// The cipher is a subcommand of openssl, so it must be one of `openssl enc`, whatever the configuration allows.
 pub(crate) fn check_settings(settings: &ArchiveSettings, limits: &Tenants) -> Result<(), String> {
-    let encryption = settings.encode_with.as_ref();
-    let encryption = encryption.filter(|it| is_encrypting(it));
-    let cipher = encryption.and_then(|it| it.cipher.as_deref());
-    if let Some(cipher) = cipher.filter(|it| !it.is_empty() && !openssl::is_cipher(it)) {
+    let encryption = settings
+        .encode_with
+        .as_ref()
+        .filter(|encryption| is_encrypting(encryption));
+    let cipher = encryption.and_then(|encryption| encryption.cipher.as_deref());
+    if let Some(cipher) = cipher.filter(|cipher| !cipher.is_empty() && !openssl::is_cipher(cipher))
+    {
         let cipher: String = cipher.chars().take(64).collect();
         return Err(format!(
             "encodeWith.cipher: {cipher} is not a cipher of openssl enc; write one such as aes-256-cbc"
@@ -155,12 +161,12 @@ pub(crate) fn check_settings(settings: &ArchiveSettings, limits: &Tenants) -> Re
     if limits.scripts {
         return Ok(());
     }
-    if let Some(arguments) = encryption.and_then(|it| it.args.as_deref()) {
+    if let Some(arguments) = encryption.and_then(|encryption| encryption.args.as_deref()) {
         programs::check(&OPENSSL, arguments, &[])
             .map_err(|problem| format!("encodeWith.args: {problem}, {OFF}"))?;
     }
     let compression = settings.compress_with.as_ref();
-    match compression.and_then(|it| it.filename_format.as_deref()) {
+    match compression.and_then(|compression| compression.filename_format.as_deref()) {
         Some(format) if format.contains('/') => Err(format!(
             "compressWith.filenameFormat: a slash in {format} leads to another directory, {OFF}"
         )),
@@ -168,8 +174,8 @@ pub(crate) fn check_settings(settings: &ArchiveSettings, limits: &Tenants) -> Re
     }
 }
 
-/// Checks the arguments of the programs that dump databases, and the file of Redis, which the run copies into the
-/// archive. An error lies in the database.
+/// Checks the arguments of dump programs, and the Redis file, which the run copies into the archive. An error lies in
+/// the database.
 pub(crate) fn check_arguments(
     databases: &[Source],
     parent: &Parent,
@@ -179,11 +185,14 @@ pub(crate) fn check_arguments(
         return Ok(());
     }
     for database in databases {
-        let path = database.config.get("rdb_path").and_then(Value::as_str);
-        let path = path.filter(|it| database.type_.name == "redis" && !it.is_empty());
-        if let Some(path) = path.filter(|it| !programs::is_mounted(it, &parent.spec.volumes)) {
+        let path = database
+            .config
+            .get("rdb_path")
+            .and_then(Value::as_str)
+            .filter(|path| database.type_.name == "redis" && !path.is_empty());
+        if let Some(path) = path.filter(|path| !programs::is_mounted(path, &parent.spec.volumes)) {
             return Err(Stop::invalid_reference(format!(
-                "{}: {path} is not inside a mount of spec.volumes, {OFF}",
+                "{}: {path} is not inside a mount in spec.volumes, {OFF}",
                 database.path("rdb_path")
             )));
         }
@@ -191,12 +200,12 @@ pub(crate) fn check_arguments(
             continue;
         };
         for key in ARGUMENTS {
-            let Some(given) = database.config.get(key).filter(|it| !it.is_null()) else {
+            let Some(arguments) = database.config.get(key).filter(|value| !value.is_null()) else {
                 continue;
             };
-            let checked = match given.as_str() {
+            let checked = match arguments.as_str() {
                 Some(arguments) => programs::check(program, arguments, &parent.spec.volumes),
-                None => Err("is no text".to_owned()),
+                None => Err("is not a text".to_owned()),
             };
             checked.map_err(|problem| {
                 let field = database.path(key);
@@ -207,7 +216,7 @@ pub(crate) fn check_arguments(
     Ok(())
 }
 
-/// The program that dumps a database, if its command line has arguments of the tenant.
+/// Returns the program that dumps a database, if its command line has tenants' arguments.
 fn dump_program(database: &Source) -> Option<&'static Program> {
     match database.type_.name {
         "postgresql" if database.config.get("all_databases") == Some(&true.into()) => {
@@ -243,9 +252,9 @@ pub(crate) fn remove_scripts(
             removed.push(field.to_owned());
         }
     }
-    // tar runs the programs that its options name, and gobackup gives it none of them rightly.
-    if let Some(given) = &mut settings.compress_with
-        && given.args.take().is_some_and(|text| !text.is_empty())
+    // tar runs programs that its options name, and gobackup passes none of them correctly.
+    if let Some(compression) = &mut settings.compress_with
+        && compression.args.take().is_some_and(|text| !text.is_empty())
     {
         removed.push("compressWith.args".to_owned());
     }
@@ -265,11 +274,11 @@ pub(crate) fn remove_scripts(
     })
 }
 
-/// Checks that the Secrets and claims exist, have the keys, and are open to the parent, and returns the Secrets. The claim
-/// with local archives may instead be open to their `owner`, the backup whose archives are restored.
+/// Checks that the Secrets and claims exist, have the keys, and are open to the parent, and returns the Secrets. The
+/// claim with local archives may be open to `owner` instead, the backup whose archives are restored.
 ///
-/// A run that names a missing object would use the object of any later creator, so no run is made before.
-/// The host shows hashes of Secrets, never values.
+/// A run that names a missing object would use whatever is created later under its name, so the plugin creates no run
+/// before. The host shows hashes of Secrets, never values.
 pub(crate) fn check_references(
     request: &Request,
     host: &dyn Host,
@@ -279,31 +288,31 @@ pub(crate) fn check_references(
     limits: &Tenants,
 ) -> Result<Found, Stop> {
     let spec = &parent.spec;
-    let mut wanted = References::new()
+    let mut references = References::new()
         .environment(&spec.env, &spec.env_from)
         .pull_secrets(&spec.image_pull_secrets);
     for credential in &rendered.credentials {
         if let Origin::Secret(secret) = &credential.origin {
-            wanted = wanted.secret(&secret.name, [secret.key.as_str()]);
+            references = references.secret(&secret.name, [secret.key.as_str()]);
         }
     }
     for volume in &spec.volumes {
         if let Some(secret) = &volume.secret
             && let Some(name) = &secret.secret_name
         {
-            wanted = wanted.secret(name, []);
+            references = references.secret(name, []);
         }
     }
-    let found = wanted.read(request, host)?;
-    check_secrets(request, limits.references, found.objects()).map_err(refused)?;
-    let missing: Vec<&str> = found.awaited_secrets(limits.references).collect();
+    let objects = references.read(request, host)?;
+    check_secrets(request, limits.references, objects.objects()).map_err(refused)?;
+    let missing: Vec<&str> = objects.awaited_secrets(limits.references).collect();
     if !missing.is_empty() {
         return Err(Stop::Blocked {
             reason: "SecretNotFound",
             message: format!("Secret not found: {}", missing.join(", ")),
         });
     }
-    let incomplete: Vec<String> = found
+    let incomplete: Vec<String> = objects
         .missing_keys()
         .map(|(name, key)| format!("Secret {name} lacks the key {key}"))
         .collect();
@@ -314,7 +323,7 @@ pub(crate) fn check_references(
         });
     }
     check_claims(request, host, parent, owner, limits)?;
-    Ok(found)
+    Ok(objects)
 }
 
 fn check_claims(
@@ -325,7 +334,7 @@ fn check_claims(
     limits: &Tenants,
 ) -> Result<(), Stop> {
     let local = parent.spec.local_volume.as_ref();
-    let local = local.and_then(|it| it.claim_name.as_deref());
+    let local = local.and_then(|volume| volume.claim_name.as_deref());
     let mut missing = Vec::new();
     for name in claims(parent) {
         match claim::find(request, host, name)? {
@@ -350,8 +359,8 @@ fn check_claims(
     })
 }
 
-/// Checks the claims that the plugin makes for a parent, where they exist. Their names follow from that of the parent, so
-/// another kind of parent of the same name, or a user, may have such a claim.
+/// Checks the claims that the plugin creates for a parent, if they exist. Their names follow from the parent's, so
+/// another kind of parent, or a user, may own such a claim.
 pub(crate) fn check_made(
     request: &Request,
     host: &dyn Host,
@@ -360,8 +369,8 @@ pub(crate) fn check_made(
 ) -> Result<(), Stop> {
     for name in names {
         if let Some(claim) = claim::find(request, host, &name)? {
-            let checked = check_reference(request, limits.references, "claim", &claim.metadata);
-            checked.map_err(refused)?;
+            check_reference(request, limits.references, "claim", &claim.metadata)
+                .map_err(refused)?;
         }
     }
     Ok(())
@@ -371,13 +380,16 @@ pub(crate) fn check_made(
 fn claims(parent: &Parent) -> impl Iterator<Item = &str> {
     let spec = &parent.spec;
     let volumes = spec.volumes.iter();
-    let mounted = volumes.filter_map(|it| it.persistent_volume_claim.as_ref());
-    let state = spec.state.iter().filter_map(|it| it.claim_name.as_deref());
+    let mounted = volumes.filter_map(|volume| volume.persistent_volume_claim.as_ref());
+    let state = spec
+        .state
+        .iter()
+        .filter_map(|state| state.claim_name.as_deref());
     let local = spec.local_volume.iter();
     mounted
-        .map(|it| it.claim_name.as_str())
+        .map(|claim| claim.claim_name.as_str())
         .chain(state)
-        .chain(local.filter_map(|it| it.claim_name.as_deref()))
+        .chain(local.filter_map(|volume| volume.claim_name.as_deref()))
 }
 
 fn refused(message: String) -> Stop {

@@ -1,4 +1,4 @@
-//! Tests of the reconciler as plain Rust, with a fake host.
+//! Tests the reconciler as plain Rust, with a fake host.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -26,18 +26,20 @@ mod probe;
 mod programs;
 mod properties;
 mod readiness;
+mod redaction;
 mod requested;
 mod restore;
 mod restore_script;
+mod run;
 mod script;
 mod standin;
 mod tenants;
 mod verification;
 
-/// The four objects of the sample in the article; the last one is the parent.
+/// The four objects of the article's sample; the last one is the parent.
 const ARTICLE: &str = include_str!("../../../examples/backup/01-article.yaml");
 
-/// The objects of a YAML file.
+/// Returns the objects in a YAML file.
 pub(crate) fn documents(yaml: &str) -> Vec<Value> {
     serde_saphyr::from_multiple(yaml).expect("an example is YAML")
 }
@@ -56,26 +58,26 @@ pub(crate) fn in_namespace(mut objects: Vec<Value>) -> Vec<Value> {
     objects
 }
 
-/// The manifest; its schemas take long to generate, and property tests create many hosts.
+/// The manifest. Its schemas take long to generate, and property tests create many hosts.
 pub(crate) fn manifest() -> &'static Manifest {
     static MANIFEST: LazyLock<Manifest> = LazyLock::new(Plugin::describe);
     &MANIFEST
 }
 
-/// The definition of a kind, as the API server applies it.
+/// Returns a kind's schema, as the API server applies it.
 pub(crate) fn schema(kind: &str) -> &'static Schema {
     static SCHEMAS: LazyLock<BTreeMap<String, Schema>> = LazyLock::new(|| {
-        let crds = manifest().crds.iter().map(|it| it.as_object().unwrap());
-        let named = crds.map(|it| {
-            let kind = it["spec"]["names"]["kind"].as_str().unwrap().to_owned();
-            (kind, Schema::new(it, "v1").unwrap())
+        let crds = manifest().crds.iter().map(|crd| crd.as_object().unwrap());
+        let named = crds.map(|crd| {
+            let kind = crd["spec"]["names"]["kind"].as_str().unwrap().to_owned();
+            (kind, Schema::new(crd, "v1").unwrap())
         });
         named.collect()
     });
     &SCHEMAS[kind]
 }
 
-/// A host that grants every request of the manifest.
+/// Returns a host that grants everything in the manifest.
 pub(crate) fn host(related: &[Value]) -> FakeHost {
     FakeHost::granting(manifest())
         .objects(related)
@@ -108,7 +110,7 @@ pub(crate) fn secret(name: &str, keys: &[&str]) -> Value {
     })
 }
 
-/// A `Backup` of the database `pg` to the storage `s`, with further fields.
+/// Returns a `Backup` with the database `pg` and the storage `s`, and with more fields.
 pub(crate) fn backup(spec: Value) -> Value {
     let mut object = related(
         "Backup",
@@ -141,7 +143,7 @@ pub(crate) fn s3() -> Value {
     related("Storage", "s", json!({ "type": "s3", "config": config }))
 }
 
-/// The objects that the parent of [`backup`] refers to.
+/// Returns the objects that the parent from [`backup`] references.
 pub(crate) fn around() -> Vec<Value> {
     vec![postgresql(), s3(), secret("keys", &["pg", "id", "key"])]
 }
@@ -150,7 +152,7 @@ pub(crate) fn reconcile(parent: &Value, related: &[Value]) -> Result<Outcome, Fa
     reconcile_with(parent, related, &json!({}))
 }
 
-/// A pass with a setting of `tenants` in the configuration.
+/// Runs a pass with `tenants` settings in the configuration.
 pub(crate) fn reconcile_with(
     parent: &Value,
     related: &[Value],
@@ -168,12 +170,15 @@ pub(crate) fn names(outcome: &Outcome) -> Vec<String> {
         .collect()
 }
 
-/// `type status/reason: message` of a condition.
+/// Returns a condition as `type status/reason: message`.
 pub(crate) fn condition(report: &Report, type_: &str) -> String {
-    let it = report
+    let condition = report
         .find_condition(type_)
         .expect("the condition is there");
-    format!("{:?}/{}: {}", it.status, it.reason, it.message)
+    format!(
+        "{:?}/{}: {}",
+        condition.status, condition.reason, condition.message
+    )
 }
 
 /// The configuration in the child Secret.

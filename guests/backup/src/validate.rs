@@ -1,6 +1,6 @@
-//! Checks of the parent and of the settings of its model.
+//! Checks the parent and the model's settings.
 //!
-//! CEL rules check single fields. The checks here need several fields or the model.
+//! CEL rules check single fields. These checks need several fields or the model.
 
 use std::collections::BTreeSet;
 
@@ -28,10 +28,13 @@ pub(crate) fn parent(parent: &Parent) -> Result<(), Stop> {
     references::database_targets(parent)?;
     references::storage_targets(parent)?;
     if let Some(default) = &parent.spec.default_storage
-        && !parent.storages().iter().any(|it| it.name == *default)
+        && !parent
+            .storages()
+            .iter()
+            .any(|storage| storage.name == *default)
     {
         return Err(Stop::Invalid(format!(
-            "defaultStorage: {default} is in no storageRefs"
+            "defaultStorage: {default} is not in storageRefs"
         )));
     }
     mounts(parent)?;
@@ -39,36 +42,36 @@ pub(crate) fn parent(parent: &Parent) -> Result<(), Stop> {
     problem(parent, settings).map_or(Ok(()), |problem| Err(Stop::Invalid(problem)))
 }
 
-/// Checks that scratch databases are of dumps of the parent, and none that it dumps.
+/// Checks that each scratch database is for one of the parent's dumps, and is not dumped itself.
 fn verified(parent: &Parent) -> Result<(), Stop> {
     const LIST: &str = "verify.databases";
-    let Some(given) = &parent.spec.verify else {
+    let Some(verify) = &parent.spec.verify else {
         return Ok(());
     };
-    let scratch: Vec<Reference> = given
+    let scratch: Vec<Reference> = verify
         .databases
         .iter()
-        .map(|it| it.database_ref.clone())
+        .map(|database| database.database_ref.clone())
         .collect();
     let targets = references::databases(LIST, &scratch)?;
     let dumped = references::database_targets(parent)?;
-    let mut seen = BTreeSet::new();
-    for ((index, given), target) in given.databases.iter().enumerate().zip(targets) {
-        let name = &given.database;
-        let mut names = parent.databases().iter().map(|it| &it.name);
-        if !names.any(|it| it == name) {
+    let mut dumps = BTreeSet::new();
+    for ((index, scratch), target) in verify.databases.iter().enumerate().zip(targets) {
+        let name = &scratch.database;
+        let mut names = parent.databases().iter().map(|database| &database.name);
+        if !names.any(|database| database == name) {
             return Err(Stop::Invalid(format!(
-                "{LIST}[{index}]: {name} is in no databaseRefs"
+                "{LIST}[{index}]: {name} is not in databaseRefs"
             )));
         }
-        if !seen.insert(name) {
+        if !dumps.insert(name) {
             return Err(Stop::Invalid(format!(
                 "{LIST}[{index}]: {name} has two scratch databases; name one"
             )));
         }
-        let scratch = &given.database_ref.name;
+        let scratch = &scratch.database_ref.name;
         let mut own = parent.databases().iter().zip(&dumped);
-        if own.any(|(it, kind)| it.name == *scratch && *kind == target) {
+        if own.any(|(database, kind)| database.name == *scratch && *kind == target) {
             return Err(Stop::Invalid(format!(
                 "{LIST}[{index}]: {scratch} is in databaseRefs, and a verification replaces its content; name \
                  another database"
@@ -78,9 +81,9 @@ fn verified(parent: &Parent) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Checks the parent's settings together with those of its model.
+/// Checks the parent's settings together with the model's.
 ///
-/// The settings of the parent alone have passed [`parent`], so an error lies in the model.
+/// The parent's own settings have passed [`parent`], so an error lies in the model.
 pub(crate) fn merged(parent: &Parent, settings: &ArchiveSettings) -> Result<(), Stop> {
     if parent.databases().is_empty() && settings.archive.is_none() {
         return Err(nothing_to_back_up());
@@ -93,7 +96,7 @@ pub(crate) fn merged(parent: &Parent, settings: &ArchiveSettings) -> Result<(), 
     Err(Stop::invalid_reference(message))
 }
 
-/// Checks the mounts of volumes, of which the API server would reject the Pod.
+/// Checks volume mounts that would make the API server reject the Pod.
 pub(crate) fn mounts(parent: &Parent) -> Result<(), Stop> {
     let mut paths = taken_paths();
     let mut names = BTreeSet::new();
@@ -114,7 +117,7 @@ pub(crate) fn mounts(parent: &Parent) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Checks the paths of storages of type local, where the run mounts a claim. An error lies in the storage.
+/// Checks the paths of local storages, where the run mounts a claim. An error lies in the storage.
 pub(crate) fn locals<'a>(storages: impl Iterator<Item = &'a LocalStorage>) -> Result<(), Stop> {
     let mut paths = taken_paths();
     for LocalStorage { name, mount, .. } in storages {
@@ -127,7 +130,7 @@ pub(crate) fn locals<'a>(storages: impl Iterator<Item = &'a LocalStorage>) -> Re
     Ok(())
 }
 
-/// The mounts of the run itself.
+/// Returns the run's own mounts.
 fn taken_paths() -> BTreeSet<String> {
     let own = [pod::CONFIGURATION, pod::CONFIG_PATH, render::KEYS];
     own.into_iter().chain(pod::DIRECTORIES).map(clean).collect()
@@ -145,7 +148,7 @@ fn nothing_to_back_up() -> Stop {
     invalid("databaseRefs or archive is needed")
 }
 
-/// The first problem of the settings.
+/// Returns the first problem in the settings.
 fn problem(parent: &Parent, settings: &ArchiveSettings) -> Option<String> {
     let compression = || settings.compress_with.as_ref().and_then(compression);
     let encryption = || settings.encode_with.as_ref().and_then(encryption);
@@ -159,74 +162,88 @@ fn problem(parent: &Parent, settings: &ArchiveSettings) -> Option<String> {
         .or_else(notifiers)
 }
 
-fn notifiers(given: &[Notifier]) -> Option<String> {
+fn notifiers(notifiers: &[Notifier]) -> Option<String> {
     let mut names = BTreeSet::new();
-    given.iter().find_map(|it| {
-        let name = &it.name;
+    notifiers.iter().find_map(|notifier| {
+        let name = &notifier.name;
         if !names.insert(name) {
             return Some(format!("notifiers: the name {name} is used twice"));
         }
-        let Some(type_) = catalog::NOTIFIERS.find(&it.type_) else {
-            let type_ = &it.type_;
-            return Some(format!("notifiers: {name}: type {type_} is not known to gobackup"));
+        let Some(type_) = catalog::NOTIFIERS.find(&notifier.type_) else {
+            let type_ = &notifier.type_;
+            return Some(format!(
+                "notifiers: {name}: type {type_} is unknown to gobackup"
+            ));
         };
         let mut keys = type_.keys.iter();
-        let missing = keys.find(|key| key.is_required && !render::is_given(&it.config, key.name));
+        let missing =
+            keys.find(|key| key.is_required && !render::is_given(&notifier.config, key.name));
         if let Some(key) = missing {
-            return Some(format!("notifiers: {name}: config.{} is required", key.name));
+            return Some(format!(
+                "notifiers: {name}: config.{} is required",
+                key.name
+            ));
         }
-        let headers = it.config.get(HEADERS).and_then(Value::as_object);
+        let headers = notifier.config.get(HEADERS).and_then(Value::as_object);
         let is_header = |name: &str| {
             let mut bytes = name.bytes();
-            !name.is_empty() && bytes.all(|it| it.is_ascii_alphanumeric() || b"-_".contains(&it))
+            !name.is_empty()
+                && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
         };
         let wrong = headers?.keys().find(|header| !is_header(header))?;
         Some(format!(
-            "notifiers: {name}: config.{HEADERS}: \"{wrong}\" is not the name of a header: write letters, \
+            "notifiers: {name}: config.{HEADERS}: \"{wrong}\" is not a header name: use letters, \
              digits, '-' and '_'"
         ))
     })
 }
 
-fn compression(given: &Compression) -> Option<String> {
-    let type_ = given.type_.as_deref().filter(|type_| !type_.is_empty())?;
+fn compression(compression: &Compression) -> Option<String> {
+    let type_ = compression
+        .type_
+        .as_deref()
+        .filter(|type_| !type_.is_empty())?;
     render::compression(type_)
         .is_none()
-        .then(|| format!("compressWith.type: {type_} is not known to gobackup"))
+        .then(|| format!("compressWith.type: {type_} is unknown to gobackup"))
 }
 
-fn encryption(given: &Encryption) -> Option<String> {
-    let type_ = given.type_.as_deref().unwrap_or_default();
+fn encryption(encryption: &Encryption) -> Option<String> {
+    let type_ = encryption.type_.as_deref().unwrap_or_default();
     if !matches!(type_, "" | "openssl") {
-        return Some(format!("encodeWith.type: {type_} is not known to gobackup"));
+        return Some(format!("encodeWith.type: {type_} is unknown to gobackup"));
     }
-    if !render::is_encrypting(given) {
+    if !render::is_encrypting(encryption) {
         let is_empty = Encryption {
             type_: None,
             openssl: None,
-            ..given.clone()
+            ..encryption.clone()
         } == Encryption::default();
         return (!is_empty)
             .then(|| "encodeWith: without type openssl nothing would be encrypted".to_owned());
     }
-    let has_password = given.password.as_ref().is_some_and(|it| !it.is_empty());
-    (!has_password && given.password_ref.is_none())
+    let has_password = encryption
+        .password
+        .as_ref()
+        .is_some_and(|password| !password.is_empty());
+    (!has_password && encryption.password_ref.is_none())
         .then(|| "encodeWith: password or passwordRef is required".to_owned())
 }
 
-fn split(given: &Split) -> Option<String> {
-    let size = &given.chunk_size;
+fn split(split: &Split) -> Option<String> {
+    let size = &split.chunk_size;
     (!programs::is_chunk_size(size)).then(|| {
         format!("splitWith.chunkSize: {size} is not a size of split; write a number with a unit such as 500m, 2G or 1GB")
     })
 }
 
-fn archive(parent: &Parent, given: &Archive) -> Option<String> {
-    let is_climbing = |path: &str| path.split('/').any(|it| it == "..");
-    let is_inside =
-        |path: &&String| !is_climbing(path) && parent.spec.volumes.iter().any(|it| it.holds(path));
-    let outside = given.includes.iter().find(|path| !is_inside(path))?;
+fn archive(parent: &Parent, archive: &Archive) -> Option<String> {
+    let is_climbing = |path: &str| path.split('/').any(|part| part == "..");
+    let is_inside = |path: &&String| {
+        !is_climbing(path) && parent.spec.volumes.iter().any(|volume| volume.holds(path))
+    };
+    let outside = archive.includes.iter().find(|path| !is_inside(path))?;
     Some(format!(
-        "archive.includes: {outside} is not an absolute path inside a mount of spec.volumes"
+        "archive.includes: {outside} is not an absolute path inside a mount in spec.volumes"
     ))
 }

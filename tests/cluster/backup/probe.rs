@@ -1,4 +1,4 @@
-//! Probes of a Storage: a Job that stores a small archive.
+//! Storage probes: a Job that stores a small archive.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ const STORAGE: Target<'static> = (API, "Storage", "platform");
 const SECRET: Target<'static> = ("v1", "Secret", "platform");
 const PROBE: Target<'static> = ("batch/v1", "Job", "platform-probe");
 
-/// The Secret and the Storage of an example, with this field `probe`.
+/// Returns an example's Secret and Storage, with this `probe` field.
 fn storage(prefix: &str, probe: &Value) -> Site {
     let site = Site::new(prefix);
     let path = "examples/backup/09-many-databases.yaml";
@@ -67,7 +67,7 @@ fn a_storage_is_probed_once_and_again_after_a_change_of_its_credentials() {
 }
 
 #[test]
-fn a_failed_probe_is_told_until_a_later_one_succeeds() {
+fn a_failed_probe_is_reported_until_a_later_one_succeeds() {
     let annotations = json!({
         "controlplane.test/exit-code": "1",
         "controlplane.test/termination-message": "AccessDenied: Access Denied",

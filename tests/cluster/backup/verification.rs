@@ -1,11 +1,11 @@
-//! Verifications of archives: a Job of the parent that restores into a scratch database.
+//! Archive verifications: a Job that restores into a scratch database.
 
 use serde_json::{Value, json};
 
 use super::API;
 use crate::suite::{Site, Target, reason};
 
-/// A Backup that verifies, and whose run leaves an archive, with further annotations of its Pods.
+/// Returns a Backup that verifies, and whose run leaves an archive, with more annotations on its Pods.
 fn verifying(prefix: &str, further: &Value) -> Site {
     let site = Site::new(prefix);
     let stored = json!({ "artifacts": [{ "storage": "ledger", "file": "1.tar.gz.enc" }] });
@@ -47,7 +47,7 @@ fn the_archive_of_a_run_is_verified_once_and_the_next_one_by_a_job_of_its_own() 
     site.settle();
     assert!(site.child_writes_since(mark).is_empty());
 
-    // The archive of the next run has the same name here, so only a lost record makes it due.
+    // The next run's archive has the same name here, so only a lost record makes it due.
     let scratch = (API, "Database", "ledger-check");
     site.merge(scratch, &json!({ "metadata": { "annotations": null } }));
     site.merge(VERIFIED, &json!({ "spec": { "verify": null } }));

@@ -1,4 +1,4 @@
-//! Blocks of the API: the schedule, the settings of archives, and notifiers.
+//! API blocks: schedule, archive settings and notifiers.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use crate::{catalog, config_schema};
 
-/// A key of a Secret in the parent's namespace.
+/// Key in a Secret in the parent's namespace.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 pub(crate) struct SecretKey {
-    /// Name of the Secret, in the same namespace.
+    /// Secret name, in the same namespace.
     #[schemars(length(min = 1, max = 253))]
     pub(crate) name: String,
     /// Key in the Secret's data.
@@ -20,7 +20,7 @@ pub(crate) struct SecretKey {
     pub(crate) key: String,
 }
 
-/// Times of the runs: either `cron`, or `every` with an optional `at`.
+/// When runs start: either `cron`, or `every` with an optional `at`.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[x_kube(
     validation = Rule::new(
@@ -41,28 +41,28 @@ pub(crate) struct Recurrence {
     pub(crate) at: Option<String>,
 }
 
-/// Schedule of the runs.
+/// Schedule.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Schedule {
     #[serde(flatten)]
     pub(crate) recurrence: Recurrence,
-    /// Time zone of the schedule, as a name of the IANA database.
+    /// Time zone, as an IANA name.
     #[serde(default = "utc")]
     #[schemars(length(min = 1, max = 64))]
     pub(crate) time_zone: String,
     /// Start no new run; a running one continues.
     #[serde(default)]
     pub(crate) suspend: bool,
-    /// Maximum delay of a start in seconds; a later run is skipped. Default: no limit, so a run that was missed
-    /// during a suspension starts at its end.
+    /// Maximum start delay in seconds; a later run is skipped. Default: no limit, so a run missed during a suspension
+    /// starts when it ends.
     #[schemars(range(min = 0))]
     pub(crate) starting_deadline_seconds: Option<i64>,
-    /// Number of successful Jobs to keep.
+    /// Successful Jobs to keep.
     #[serde(default = "successful_runs_kept")]
     #[schemars(range(min = 0))]
     pub(crate) successful_jobs_history_limit: i32,
-    /// Number of failed Jobs to keep.
+    /// Failed Jobs to keep.
     #[serde(default = "failed_runs_kept")]
     #[schemars(range(min = 0))]
     pub(crate) failed_jobs_history_limit: i32,
@@ -106,12 +106,12 @@ impl ConcurrencyPolicy {
     }
 }
 
-/// Schedule of the runs, in the form of the first generation.
+/// Schedule in the first generation's form.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OldSchedule {
     #[serde(flatten)]
     pub(crate) recurrence: Recurrence,
-    /// Time zone of the schedule, as a name of the IANA database. Default: Etc/UTC.
+    /// Time zone, as an IANA name. Default: Etc/UTC.
     #[schemars(length(max = 64))]
     pub(crate) timezone: Option<String>,
 }
@@ -144,33 +144,33 @@ fn cron(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// Settings of the archives, which a parent and its `BackupModel` have in common.
+/// Archive settings, which a parent and its `BackupModel` share.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ArchiveSettings {
     /// Description for users; without effect on the run.
     pub(crate) description: Option<String>,
-    /// Script to run before everything else. If it fails, the run goes on.
+    /// Script to run before everything else. If it fails, the run continues.
     #[schemars(length(max = 16384))]
     pub(crate) before_script: Option<String>,
     /// Script to run after everything else. If it fails, the run succeeds all the same.
     #[schemars(length(max = 16384))]
     pub(crate) after_script: Option<String>,
-    /// Compression of the archive. Default: none, a plain tar file.
+    /// Archive compression. Default: none, a plain tar file.
     pub(crate) compress_with: Option<Compression>,
-    /// Encryption of the archive. Default: none.
+    /// Archive encryption. Default: none.
     pub(crate) encode_with: Option<Encryption>,
-    /// Division of the archive into chunks. Default: none.
+    /// Archive chunks. Default: none.
     pub(crate) split_with: Option<Split>,
-    /// Files and directories to add to the archive, from the volumes of the parent.
+    /// Files and directories to add to the archive, from the parent's volumes.
     pub(crate) archive: Option<Archive>,
-    /// Services to notify of the result of gobackup, at most 16.
+    /// Services to notify about the result, at most 16.
     #[schemars(length(max = 16))]
     pub(crate) notifiers: Option<Vec<Notifier>>,
 }
 
 impl ArchiveSettings {
-    /// These settings, with those of the model for absent ones; a block counts as a whole.
+    /// Returns these settings, completed by the model's. A block counts as a whole.
     pub(crate) fn or(&self, model: &Self) -> Self {
         let own = self.clone();
         let model = model.clone();
@@ -187,20 +187,20 @@ impl ArchiveSettings {
     }
 }
 
-/// Compression of an archive.
+/// Archive compression.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Compression {
-    /// Format by its name in gobackup, for example tgz. Default: plain tar.
+    /// gobackup's name for the format, for example tgz. Default: plain tar.
     #[serde(rename = "type")]
     pub(crate) type_: Option<String>,
-    /// Layout of the file name, in Go's notation for times, for example 2006.01.02.15.04.05.
+    /// Layout of the file name, in Go's time notation, for example 2006.01.02.15.04.05.
     pub(crate) filename_format: Option<String>,
     /// Additional command line options.
     pub(crate) args: Option<String>,
 }
 
-/// Encryption of an archive.
+/// Archive encryption.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[x_kube(
     validation = Rule::new("!has(self.password) || !has(self.passwordRef)")
@@ -221,30 +221,30 @@ pub(crate) struct Encryption {
     pub(crate) salt: Option<bool>,
     /// Encode the result as base64 text.
     pub(crate) base64: Option<bool>,
-    /// Cipher of `openssl enc`, without a dash. Default: aes-256-cbc.
+    /// `openssl enc` cipher, without a dash. Default: aes-256-cbc.
     pub(crate) cipher: Option<String>,
     /// Additional options for `openssl enc`: -pbkdf2, -iter, -md, -salt or a cipher with a dash.
     pub(crate) args: Option<String>,
 }
 
-/// Division of an archive into chunks.
+/// Archive chunks.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Split {
-    /// Size of a chunk in the notation of split(1), for example 500m.
+    /// Chunk size in the notation of split(1), for example 500m.
     #[schemars(length(min = 1, max = 32))]
     pub(crate) chunk_size: String,
-    /// Number of characters in the suffix that numbers a chunk. Default: 3.
+    /// Number of characters in a chunk's suffix. Default: 3.
     #[schemars(range(min = 1, max = 16))]
     pub(crate) suffix_length: Option<i32>,
-    /// Number the chunks with digits instead of letters. Default: true.
+    /// Number chunks with digits instead of letters. Default: true.
     pub(crate) numeric_suffixes: Option<bool>,
 }
 
 /// Files and directories to add to an archive.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Archive {
-    /// Absolute paths to add, each inside a mount of spec.volumes.
+    /// Absolute paths to add, each inside a mount in spec.volumes.
     #[schemars(length(min = 1, max = 64))]
     pub(crate) includes: Vec<String>,
     /// Paths below the included ones to leave out.
@@ -253,27 +253,26 @@ pub(crate) struct Archive {
     pub(crate) excludes: Vec<String>,
 }
 
-/// Service to notify of the result of gobackup.
+/// Service to notify about the result.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Notifier {
-    /// Name of the notifier, a DNS label that is unique in this list.
+    /// Notifier name, a DNS label that is unique in this list.
     #[schemars(
         length(min = 1, max = 63),
         regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
     )]
     pub(crate) name: String,
-    /// Type of the notifier.
+    /// Notifier type.
     #[schemars(schema_with = "notifier_types")]
     #[serde(rename = "type")]
     pub(crate) type_: String,
-    /// Keys of gobackup for this type. The plugin ignores keys that the type does not have and sets a
-    /// warning.
+    /// gobackup's keys for this type. The plugin ignores keys that the type lacks and sets a warning.
     #[schemars(schema_with = "notifier_config")]
     #[serde(default)]
     pub(crate) config: BTreeMap<String, Value>,
 }
 
-/// The key of the headers in the configuration of a notifier.
+/// Key for headers in a notifier's configuration.
 pub(crate) const HEADERS: &str = "headers_ref";
 
 fn notifier_types(_: &mut SchemaGenerator) -> Schema {

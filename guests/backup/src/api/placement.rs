@@ -1,4 +1,4 @@
-//! Blocks of the API: placement of the run's Pods beside others.
+//! API blocks: placing the run's Pods beside others.
 
 use innkeeper_kit::labels::check_labels;
 use k8s_openapi::{
@@ -19,19 +19,19 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RunWith {
-    /// Labels of the Pods, which are in the same namespace. While there is none, the run waits.
+    /// Labels of the Pods, which are in the same namespace. Without such a Pod, the run waits.
     pub(crate) label_selector: LabelSelector,
 }
 
 impl RunWith {
-    /// Checks keys and values of labels as the API server would in a Pod.
+    /// Checks label keys and values as the API server would in a Pod.
     pub(crate) fn check(&self) -> Result<(), String> {
         let labels = self.label_selector.match_labels.as_ref();
         let path = "spec.runWith.labelSelector.matchLabels";
-        labels.map_or(Ok(()), |it| check_labels(path, it))
+        labels.map_or(Ok(()), |labels| check_labels(path, labels))
     }
 
-    /// The rule for the nodes of the run.
+    /// Returns the affinity to these Pods.
     pub(crate) fn affinity(&self) -> Affinity {
         let term = PodAffinityTerm {
             label_selector: Some(self.label_selector.clone()),

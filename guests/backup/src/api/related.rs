@@ -1,7 +1,7 @@
-//! The kinds that parents refer to: `BackupModel`, `Database`, `Storage`, `PostgreSQL`, `S3`.
+//! The kinds that parents reference: `BackupModel`, `Database`, `Storage`, `PostgreSQL`, `S3`.
 //!
-//! The plugin only reads them and they have no status: their errors appear on the parents. A `Storage` is a parent of its
-//! own besides, for its probe.
+//! The plugin only reads them, and they have no status: their errors appear on the parents. A `Storage` is also a
+//! parent, for its probe.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ pub(crate) struct BackupModelSpec {
     pub(crate) settings: ArchiveSettings,
 }
 
-/// Type and connection of a database.
+/// Database type and connection.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[kube(
     group = "gobackup.io",
@@ -55,18 +55,18 @@ pub(crate) struct BackupModelSpec {
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DatabaseSpec {
-    /// Type of the database.
+    /// Database type.
     #[schemars(schema_with = "database_types")]
     #[serde(rename = "type")]
     pub(crate) type_: String,
-    /// Keys of gobackup for this type. The plugin ignores keys that the type does not have and sets a
-    /// warning, except for keys that belong to other types only: the schema rejects those.
+    /// gobackup's keys for this type. The plugin ignores keys that the type lacks and sets a warning; the schema
+    /// rejects keys that only other types have.
     #[schemars(schema_with = "database_config")]
     #[serde(default)]
     pub(crate) config: BTreeMap<String, Value>,
 }
 
-/// Type and connection of a storage.
+/// Storage type and connection.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[kube(
     group = "gobackup.io",
@@ -100,39 +100,39 @@ pub(crate) struct DatabaseSpec {
         priority = 1
     ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    // `<name>-probe-gobackup` is the name of the Secret, and a label has at most 63 characters.
+    // The Secret is called `<name>-probe-gobackup`, and a label has at most 63 characters.
     validation = Rule::new("!has(self.spec.probe) || self.metadata.name.size() <= 50")
         .message("metadata.name must be at most 50 characters with spec.probe")
 )]
 #[x_kube(
     validation = Rule::new("!has(self.probe) || self.type != 'local'")
-        .message("probe: a storage of type local is a volume of the Backups that use it; remove probe")
+        .message("probe: a local storage is a volume of the Backups that use it; remove probe")
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct StorageSpec {
-    /// Type of the storage.
+    /// Storage type.
     #[schemars(schema_with = "storage_types")]
     #[serde(rename = "type")]
     pub(crate) type_: String,
-    /// Keys of gobackup for this type. The plugin ignores keys that the type does not have and sets a
-    /// warning, except for tokens and keys of TLS of other types: the schema rejects those.
+    /// gobackup's keys for this type. The plugin ignores keys that the type lacks and sets a warning; the schema
+    /// rejects other types' token and TLS keys.
     #[schemars(schema_with = "storage_config")]
     #[serde(default)]
     pub(crate) config: BTreeMap<String, Value>,
-    /// Probes by which the condition Available tells whether runs can store archives. Default: none.
+    /// Probes, which set the condition Available: whether runs can store archives. Default: none.
     pub(crate) probe: Option<Probe>,
 }
 
-/// Probes of a storage.
+/// Storage probes.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Probe {
-    /// Number of hours between probes. A failed probe is repeated after one hour, and each change of the Storage or of a
-    /// key of a Secret that it names causes a probe at once.
+    /// Hours between probes. A failed probe is repeated after one hour; a change of the Storage or a referenced Secret
+    /// key starts a probe immediately.
     #[serde(default = "day")]
     #[schemars(range(min = 1, max = 8760))]
     pub(crate) every_hours: i64,
-    /// Additional labels and annotations of the probe's Pod, and its placement.
+    /// Additional Pod labels and annotations, and Pod placement.
     pub(crate) pod_template: Option<PodTemplate>,
 }
 
@@ -140,38 +140,38 @@ const fn day() -> i64 {
     24
 }
 
-/// Observed state of a storage.
+/// Observed state of the storage.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct StorageStatus {
     /// The newest probe.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) probe: Option<Probed>,
-    /// Generation of the object that this status describes.
+    /// Generation that this status describes.
     pub(crate) observed_generation: i64,
 }
 
-/// A probe of a storage.
+/// A storage probe.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Probed {
-    /// Phase of the probe. Succeeded and Failed are final.
+    /// Phase. Succeeded and Failed are final.
     pub(crate) phase: Phase,
-    /// UID of the Job.
+    /// Job UID.
     #[serde(rename = "jobUID")]
     pub(crate) job_uid: String,
-    /// SHA-256 of the generation of the Storage, the image, storagePath and the hashes of its credentials, in hexadecimal.
+    /// SHA-256 over the Storage's generation, the image, storagePath and the credentials' hashes, in hexadecimal.
     pub(crate) config_hash: String,
-    /// Time of the end.
+    /// Completion time.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     pub(crate) completion_time: Option<String>,
-    /// End of the log of a failed probe; at most 1024 characters.
+    /// Last log lines of a failed probe; at most 1024 characters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) message: Option<String>,
 }
 
-/// Connection of a PostgreSQL database, in the form of the first generation.
+/// PostgreSQL connection in the first generation's form.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[kube(
     group = "database.gobackup.io",
@@ -191,26 +191,26 @@ pub(crate) struct Probed {
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PostgreSQLSpec {
-    /// Host name or address of the server. Default: localhost.
+    /// Server host name or address. Default: localhost.
     pub(crate) host: Option<String>,
-    /// TCP port of the server.
+    /// Server TCP port.
     #[serde(default = "postgresql_port")]
     #[schemars(range(min = 1, max = 65535))]
     pub(crate) port: i64,
     /// Without effect; accepted for older manifests.
     #[serde(rename = "type")]
     pub(crate) type_: Option<String>,
-    /// Name of the database to dump. Required.
+    /// Database to dump. Required.
     pub(crate) database: Option<String>,
     /// User name.
     pub(crate) username: Option<String>,
     /// Password in clear text; prefer passwordRef.
     pub(crate) password: Option<String>,
-    /// Names of the tables to dump; all tables if empty.
+    /// Tables to dump; all if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub(crate) tables: Vec<String>,
-    /// Names of the tables to leave out of the dump.
+    /// Tables to leave out of the dump.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub(crate) exclude_tables: Vec<String>,
@@ -226,7 +226,7 @@ const fn postgresql_port() -> i64 {
     5432
 }
 
-/// Connection of an object store, in the form of the first generation.
+/// Object store connection in the first generation's form.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[kube(
     group = "storage.gobackup.io",
@@ -245,29 +245,29 @@ const fn postgresql_port() -> i64 {
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct S3Spec {
-    /// Type of the storage, as in a Storage. Default: s3.
+    /// Storage type, as in a Storage. Default: s3.
     #[schemars(schema_with = "s3_types")]
     #[serde(default, rename = "type")]
     pub(crate) type_: Option<String>,
-    /// Name of the bucket. Required.
+    /// Bucket name. Required.
     pub(crate) bucket: Option<String>,
-    /// Region of the bucket. Default: us-east-1 for s3; gobackup has a default for each type.
+    /// Bucket region. Default: us-east-1 for s3; gobackup has a default for each type.
     pub(crate) region: Option<String>,
-    /// URL of the service, if it is not the provider's own.
+    /// Service URL, if it is not the provider's own.
     pub(crate) endpoint: Option<String>,
-    /// Prefix of the object keys in the bucket.
+    /// Object key prefix.
     pub(crate) path: Option<String>,
     /// Access key ID in clear text; prefer accessKeyIDRef.
     #[serde(rename = "accessKeyID")]
     pub(crate) access_key_id: Option<String>,
     /// Secret access key in clear text; prefer secretAccessKeyRef.
     pub(crate) secret_access_key: Option<String>,
-    /// Name the bucket in the path of the URL instead of the host name.
+    /// Name the bucket in the URL's path instead of the host name.
     pub(crate) force_path_style: Option<bool>,
-    /// Storage class of the archives. Empty: the bucket's default. Absent: gobackup's default for the
-    /// type, for example STANDARD_IA for s3.
+    /// Storage class of the archives. Empty: the bucket's default. Absent: gobackup's default for the type, for example
+    /// STANDARD_IA for s3.
     pub(crate) storage_class: Option<String>,
-    /// Maximum number of retries of a failed request. Default: 3.
+    /// Maximum number of retries after a failed request. Default: 3.
     #[schemars(range(min = 0, max = 100))]
     pub(crate) max_retries: Option<i64>,
     /// Secret key that holds the access key ID.
@@ -318,7 +318,7 @@ fn with_exclusive_keys(crd: Crd, family: &Family) -> Crd {
     })
 }
 
-/// The definitions of the kinds that are no parents.
+/// Returns the CRDs for kinds that are not parents.
 pub(crate) fn definitions() -> [Crd; 4] {
     [
         Crd::without_status::<BackupModel>(),
@@ -328,9 +328,9 @@ pub(crate) fn definitions() -> [Crd; 4] {
     ]
 }
 
-/// Completes the definition of a `Storage`.
+/// Completes the `Storage` CRD.
 pub(crate) fn storage(crd: Crd) -> Crd {
-    // A probe uses no volume of an application, so no Pods matter for its node.
+    // A probe uses no application's volume, so no Pods matter for its node.
     with_exclusive_keys(crd, &catalog::STORAGES)
         .remove("spec.probe.podTemplate.spec", "affinity")
         .truncate_descriptions_below(12)

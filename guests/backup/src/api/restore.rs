@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{Reference, RunUser, RunWith, Volume, Work};
 use crate::status::{Phase, Remarks};
 
-/// Specification of the restoration.
+/// Specification.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[kube(
     group = "gobackup.io",
@@ -33,7 +33,7 @@ use crate::status::{Phase, Remarks};
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "File", type_ = "string", json_path = ".status.file"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    // `<name>-restore-gobackup` is the name of the Secret, and a label has at most 63 characters.
+    // The Secret is called `<name>-restore-gobackup`, and a label has at most 63 characters.
     validation = Rule::new("self.metadata.name.size() <= 50")
         .message("metadata.name must be at most 50 characters")
 )]
@@ -43,29 +43,28 @@ use crate::status::{Phase, Remarks};
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RestoreSpec {
-    /// The parent whose archive is restored.
+    /// Parent that stored the archive.
     pub(crate) backup_ref: BackupReference,
-    /// Name of the storage with the archive, one of the parent's storageRefs. Default: the first.
+    /// Storage with the archive, a name in the parent's storageRefs. Default: the first.
     #[schemars(length(min = 1, max = 253))]
     pub(crate) storage: Option<String>,
-    /// Name of the archive in the storage, or latest for that of the newest successful run in the parent's
-    /// status.
+    /// Archive in the storage, or latest: the newest successful run's archive, according to the parent's status.
     #[serde(default = "latest")]
     #[schemars(
         length(min = 1, max = 512),
         regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._/-]*$")
     )]
     pub(crate) file: String,
-    /// Names of the databases to restore, of the parent's databaseRefs. Default: all. Empty: none.
+    /// Databases to restore, names in the parent's databaseRefs. Default: all. Empty: none.
     #[schemars(length(max = 64))]
     pub(crate) databases: Option<Vec<String>>,
-    /// Databases into which dumps of others are restored.
+    /// Other databases to restore dumps into.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub(crate) overrides: Vec<Override>,
     /// Files to restore. Default: none.
     pub(crate) archive: Option<RestoredFiles>,
-    /// Names of the databases whose content is replaced, sorted and separated by commas.
+    /// Databases to overwrite, sorted and separated by commas.
     #[schemars(length(max = 16384))]
     pub(crate) confirm: Option<String>,
     /// Volumes into which files are restored.
@@ -74,26 +73,26 @@ pub(crate) struct RestoreSpec {
     pub(crate) volumes: Vec<Volume>,
     /// Volume for the archive and its content. Default: an emptyDir on the node's disk.
     pub(crate) work: Option<Work>,
-    /// Image with the client programs of the databases. Default: that of the parent.
+    /// Image with the database clients. Default: the parent's.
     #[schemars(length(min = 1, max = 512))]
     #[x_kube(validation = image::is_reference())]
     pub(crate) image: Option<String>,
-    /// Image with rclone, which fetches the archive. Default: that of the plugin's configuration.
+    /// Image with rclone, which fetches the archive. Default: from the plugin's configuration.
     #[schemars(length(min = 1, max = 512))]
     #[x_kube(validation = image::is_reference())]
     pub(crate) transfer_image: Option<String>,
-    /// Secrets for pulling the images. Default: those of the plugin's configuration.
+    /// Secrets for pulling the images. Default: from the plugin's configuration.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub(crate) image_pull_secrets: Vec<LocalObjectReference>,
-    /// Requests and limits of both containers. Default: those of the plugin's configuration, else requests of
-    /// cpu 100m and memory 128Mi.
+    /// Requests and limits of both containers. Default: from the plugin's configuration, else requests of cpu 100m and
+    /// memory 128Mi.
     pub(crate) resources: Option<ResourceRequirements>,
-    /// User and groups of the Pod. Default: those of the parent.
+    /// User and groups. Default: the parent's.
     pub(crate) security_context: Option<RunUser>,
-    /// Additional labels and annotations of the Pod, and its placement.
+    /// Additional Pod labels and annotations, and Pod placement.
     pub(crate) pod_template: Option<PodTemplate>,
-    /// Pods that use the volumes: the Pod is placed on their node, as claims of ReadWriteOnce need it.
+    /// Pods that use the volumes: the Pod is placed on their node, as ReadWriteOnce claims need it.
     pub(crate) run_with: Option<RunWith>,
     /// Maximum duration in seconds. A failed restoration is not retried.
     #[serde(default = "deadline")]
@@ -101,7 +100,7 @@ pub(crate) struct RestoreSpec {
     pub(crate) active_deadline_seconds: i64,
 }
 
-/// The value of `file` for the newest archive.
+/// `file` for the newest archive.
 pub(crate) const LATEST: &str = "latest";
 
 fn latest() -> String {
@@ -113,7 +112,7 @@ pub(crate) const fn deadline() -> i64 {
 }
 
 impl RestoreSpec {
-    /// Additional labels and annotations of the Pod.
+    /// Returns the additional Pod labels and annotations.
     pub(crate) fn pod_metadata(&self) -> Option<&PodMetadata> {
         self.pod_template.as_ref()?.metadata.as_ref()
     }
@@ -122,16 +121,16 @@ impl RestoreSpec {
 /// Reference to a Backup or CronBackup.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BackupReference {
-    /// Kind of the parent.
+    /// Parent kind.
     #[serde(default)]
     pub(crate) kind: BackupKind,
-    /// Name of the parent, in the same namespace.
+    /// Parent name, in the same namespace.
     #[schemars(length(min = 1, max = 253))]
     pub(crate) name: String,
 }
 
 impl BackupReference {
-    /// The parent as one that names the claim of its archives.
+    /// Returns the parent as the one that names the claim with its archives.
     pub(crate) const fn claimant<'a>(&'a self, namespace: &'a str) -> Claimant<'a> {
         Claimant {
             group: "gobackup.io",
@@ -143,7 +142,7 @@ impl BackupReference {
     }
 }
 
-/// A kind of parent with archives.
+/// A parent kind with archives.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum BackupKind {
     /// A Backup.
@@ -154,7 +153,7 @@ pub(crate) enum BackupKind {
 }
 
 impl BackupKind {
-    /// The name of the kind.
+    /// Returns the kind's name.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Backup => "Backup",
@@ -167,18 +166,18 @@ impl BackupKind {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Override {
-    /// Name of the database that was dumped, one of the parent's databaseRefs.
+    /// Dumped database, a name in the parent's databaseRefs.
     #[schemars(length(min = 1, max = 253))]
     pub(crate) database: String,
-    /// Database into which the dump is restored. It has the same type.
+    /// Database to restore the dump into. It has the same type.
     pub(crate) database_ref: Reference,
 }
 
-/// Verification of archives.
+/// Archive verification.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Verify {
-    /// Number of days between verified archives. After a failure, the next archive is verified.
+    /// Days between verified archives. After a failure, the next archive is verified.
     #[serde(default = "week")]
     #[schemars(range(min = 1, max = 365))]
     pub(crate) every_days: i64,
@@ -187,7 +186,7 @@ pub(crate) struct Verify {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub(crate) databases: Vec<Override>,
-    /// Image with rclone, which fetches the archive. Default: that of the plugin's configuration.
+    /// Image with rclone, which fetches the archive. Default: from the plugin's configuration.
     #[schemars(length(min = 1, max = 512))]
     #[x_kube(validation = image::is_reference())]
     pub(crate) transfer_image: Option<String>,
@@ -201,8 +200,8 @@ const fn week() -> i64 {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RestoredFiles {
-    /// Absolute path of the directory, inside a writable mount of spec.volumes, below which the files get their
-    /// absolute paths of the archive.
+    /// Absolute path of a directory inside a writable mount in spec.volumes, below which the files get their absolute
+    /// paths from the archive.
     #[schemars(length(min = 2, max = 512), regex(pattern = r"^/[^:]+$"))]
     pub(crate) target_path: String,
 }
@@ -211,30 +210,30 @@ pub(crate) struct RestoredFiles {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct RestoreStatus {
-    /// Phase of the restoration. Succeeded and Failed are final.
+    /// Phase. Succeeded and Failed are final.
     pub(crate) phase: Phase,
-    /// Name of the archive.
+    /// Archive name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) file: Option<String>,
-    /// Name of the Job.
+    /// Job name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) job_name: Option<String>,
     /// Start time.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     pub(crate) start_time: Option<String>,
-    /// Time of the end.
+    /// Completion time.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     pub(crate) completion_time: Option<String>,
     /// The restored databases by their names, and `files`.
     pub(crate) restored: Vec<String>,
-    /// The result, or the end of the log of a failed restoration; at most 1024 characters.
+    /// The result, or the last log lines of a failed restoration; at most 1024 characters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) message: Option<String>,
-    /// Generation of the object that this status describes.
+    /// Generation that this status describes.
     pub(crate) observed_generation: i64,
-    /// What a restoration that succeeded could not do, such as keep the owners of files.
+    /// What a successful restoration could not do, such as keep file owners.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) warnings: Remarks,
 }

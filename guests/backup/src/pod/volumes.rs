@@ -1,4 +1,4 @@
-//! The volumes of a run and their mounts.
+//! Volumes and mounts of a run.
 
 use innkeeper_kit::pod::{empty_dir, from_claim, mount};
 use innkeeper_sdk::json;
@@ -16,14 +16,14 @@ use crate::{
     render::{Credential, KEYS},
 };
 
-/// The directory of gobackup's state, the list of stored archives.
+/// Directory of gobackup's state, the list of stored archives.
 pub(super) const STATE: &str = "/var/lib/gobackup";
 
-/// The mode of key files: readable by root, which owns them, and by the group of the run.
+/// Mode of key files: readable for root, which owns them, and for the run's group.
 const KEY_MODE: i32 = 0o440;
 
-/// The name of a volume of the parent. The prefix avoids the names of the plugin's own volumes.
-fn given_name(name: &str) -> String {
+/// Returns the name of a parent's volume. The prefix avoids the names of the plugin's own volumes.
+fn data_volume_name(name: &str) -> String {
     format!("data-{name}")
 }
 
@@ -47,29 +47,29 @@ pub(super) fn volumes(plan: &Plan<'_>) -> Vec<Volume> {
     if let Some(claim) = plan.local_claim() {
         volumes.push(from_claim("local", claim));
     }
-    volumes.extend(plan.parent.spec.volumes.iter().map(given));
+    volumes.extend(plan.parent.spec.volumes.iter().map(volume));
     volumes
 }
 
-/// A volume of the parent.
-pub(crate) fn given(given: &crate::api::Volume) -> Volume {
+/// Returns a volume of the parent.
+pub(crate) fn volume(volume: &crate::api::Volume) -> Volume {
     Volume {
-        name: given_name(&given.name),
-        // NB: The kubelet changes the group of the files of a volume unless its source is read-only, whatever
-        // the mount is. The running application would lose its files, or refuse to start on them.
-        persistent_volume_claim: given.persistent_volume_claim.as_ref().map(|it| {
+        name: data_volume_name(&volume.name),
+        // NB: The kubelet changes the group of a volume's files unless its source is read-only, whatever the mount is.
+        // The running application would lose its files, or refuse to start on them.
+        persistent_volume_claim: volume.persistent_volume_claim.as_ref().map(|claim| {
             PersistentVolumeClaimVolumeSource {
-                read_only: given.read_only.then_some(true).or(it.read_only),
-                ..json::sanitized(it)
+                read_only: volume.read_only.then_some(true).or(claim.read_only),
+                ..json::copied(claim)
             }
         }),
-        config_map: given.config_map.as_ref().map(json::sanitized),
-        secret: given.secret.as_ref().map(json::sanitized),
-        nfs: given.nfs.as_ref().map(|it| NFSVolumeSource {
-            read_only: given.read_only.then_some(true).or(it.read_only),
-            ..json::sanitized(it)
+        config_map: volume.config_map.as_ref().map(json::copied),
+        secret: volume.secret.as_ref().map(json::copied),
+        nfs: volume.nfs.as_ref().map(|nfs| NFSVolumeSource {
+            read_only: volume.read_only.then_some(true).or(nfs.read_only),
+            ..json::copied(nfs)
         }),
-        host_path: given.host_path.as_ref().map(json::sanitized),
+        host_path: volume.host_path.as_ref().map(json::copied),
         ..Default::default()
     }
 }
@@ -98,21 +98,25 @@ pub(super) fn mounts(plan: &Plan<'_>) -> Vec<VolumeMount> {
         sub_path: Some(local.key.clone()),
         ..mount("local", &local.mount)
     }));
-    mounts.extend(given_mounts(plan));
+    mounts.extend(data_mounts(plan));
     mounts
 }
 
-/// The mounts of the volumes of the parent.
-pub(crate) fn given_mounts(plan: &Plan<'_>) -> impl Iterator<Item = VolumeMount> {
-    plan.parent.spec.volumes.iter().map(|given| VolumeMount {
-        read_only: given.read_only.then_some(true),
-        ..mount(&given_name(&given.name), &given.mount_path)
+/// Returns the mounts of the parent's volumes.
+pub(crate) fn data_mounts(plan: &Plan<'_>) -> impl Iterator<Item = VolumeMount> {
+    plan.parent.spec.volumes.iter().map(|volume| VolumeMount {
+        read_only: volume.read_only.then_some(true),
+        ..mount(&data_volume_name(&volume.name), &volume.mount_path)
     })
 }
 
-/// The volume of credentials that are files.
+/// Returns the volume with credential files.
 pub(crate) fn keys(plan: &Plan<'_>) -> Option<Volume> {
-    let files = plan.rendered.credentials.iter().filter(|it| it.is_file());
+    let files = plan
+        .rendered
+        .credentials
+        .iter()
+        .filter(|credential| credential.is_file());
     let sources: Vec<VolumeProjection> = files
         .map(|credential| {
             let (name, key) = secret_key(plan, credential);
@@ -146,18 +150,18 @@ fn key_to_path(key: &str, path: &str) -> KeyToPath {
 
 /// The volume for temporary files.
 pub(crate) fn work(plan: &Plan<'_>) -> Volume {
-    let given = plan.parent.spec.work.clone().unwrap_or_default();
-    let Some(class) = given.storage_class_name else {
+    let work = plan.parent.spec.work.clone().unwrap_or_default();
+    let Some(class) = work.storage_class_name else {
         return Volume {
             empty_dir: Some(EmptyDirVolumeSource {
-                medium: given.medium,
-                size_limit: given.size,
+                medium: work.medium,
+                size_limit: work.size,
             }),
             name: "work".to_owned(),
             ..Default::default()
         };
     };
-    let requests = given
+    let requests = work
         .size
         .map(|size| BTreeMap::from([("storage".to_owned(), size)]));
     Volume {

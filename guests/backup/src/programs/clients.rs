@@ -1,8 +1,8 @@
-//! The clients of MongoDB, Redis, etcd, SQL Server and Firebird.
+//! The clients for MongoDB, Redis, etcd, SQL Server and Firebird.
 
 use super::{Program, Syntax, Value};
 
-/// The options of `mongodump`. `--config` reads a file, and `--archive` and `--out` write one.
+/// `mongodump`. `--config` reads a file, and `--archive` and `--out` write one.
 pub(crate) const MONGODUMP: Program = Program::new(
     "mongodump",
     Syntax::Getopt,
@@ -36,7 +36,7 @@ pub(crate) const MONGODUMP: Program = Program::new(
     ],
 );
 
-/// The options of `redis-cli`. Other words are commands of the server, and `--eval`, `--pipe` and `-x` read files.
+/// `redis-cli`. Other words are server commands, and `--eval`, `--pipe` and `-x` read files.
 pub(crate) const REDIS_CLI: Program = Program::new(
     "redis-cli",
     Syntax::Words,
@@ -48,7 +48,7 @@ pub(crate) const REDIS_CLI: Program = Program::new(
     ],
 );
 
-/// The options of `etcdctl`.
+/// `etcdctl`.
 pub(crate) const ETCDCTL: Program = Program::new(
     "etcdctl",
     Syntax::Getopt,
@@ -66,7 +66,7 @@ pub(crate) const ETCDCTL: Program = Program::new(
     ],
 );
 
-/// The options of `sqlpackage`, in the spelling of its manual. `/Profile` and `/DiagnosticsFile` name files.
+/// `sqlpackage`, as its manual spells the options. `/Profile` and `/DiagnosticsFile` name files.
 pub(crate) const SQLPACKAGE: Program = Program::new(
     "sqlpackage",
     Syntax::Colon,
@@ -100,7 +100,7 @@ pub(crate) const SQLPACKAGE: Program = Program::new(
     ],
 );
 
-/// The options of `gbak`. `-y` writes a file, and `-fetch_password` reads one.
+/// `gbak`. `-y` writes a file, and `-fetch_password` reads one.
 pub(crate) const GBAK: Program = Program::new(
     "gbak",
     Syntax::Words,

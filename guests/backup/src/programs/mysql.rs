@@ -1,7 +1,7 @@
-//! The clients of MySQL and MariaDB.
+//! The clients for MySQL and MariaDB.
 //!
-//! Files of settings (`--defaults-file`, `--login-path`), plugins (`--plugin-dir`, `--default-auth`), statements
-//! (`--init-command`) and files to write (`--result-file`, `--tab`, `--debug`, `--log-error`) are missing.
+//! Not listed: settings files (`--defaults-file`, `--login-path`), plugins (`--plugin-dir`, `--default-auth`),
+//! statements (`--init-command`) and output files (`--result-file`, `--tab`, `--debug`, `--log-error`).
 
 use super::{Program, Syntax, Value};
 
@@ -9,15 +9,15 @@ use super::{Program, Syntax, Value};
 const TLS_FILES: &str =
     "--server-public-key-path --ssl-ca --ssl-capath --ssl-cert --ssl-crl --ssl-crlpath --ssl-key";
 
-/// The settings of TLS whose values are names.
+/// TLS settings whose values are names.
 const TLS_NAMES: &str = "--ssl-cipher --ssl-fips-mode --ssl-fp --ssl-mode --tls-ciphersuites --tls-sni-servername \
      --tls-version";
 
-/// The switches of a connection.
+/// Connection switches.
 const CONNECTION: &str =
     "--compress --enable-cleartext-plugin --get-server-public-key --ssl --ssl-verify-server-cert";
 
-/// The options of `mysqldump`.
+/// `mysqldump`.
 pub(crate) const MYSQLDUMP: Program = Program::new(
     "mysqldump",
     Syntax::MySql,
@@ -62,7 +62,7 @@ pub(crate) const MYSQLDUMP: Program = Program::new(
     ],
 );
 
-/// The options of `mariadb-backup`.
+/// `mariadb-backup`.
 pub(crate) const MARIADB_BACKUP: Program = Program::new(
     "mariadb-backup",
     Syntax::MySql,
@@ -95,11 +95,11 @@ pub(crate) const MARIADB_BACKUP: Program = Program::new(
     ],
 );
 
-/// The options that make mysqldump write all of a database as of one moment: by default it leaves out routines and events,
-/// and locks each table alone. Options of the user come later, where they win.
+/// Returns the options with which mysqldump dumps a whole database at one moment: by default it leaves out routines and
+/// events, and locks each table alone. The user's options come later, where they win.
 ///
-/// mysqldump refuses `--single-transaction` beside `--lock-all-tables`. Routines and events are of no table, so a dump of
-/// some tables has none.
+/// mysqldump refuses `--single-transaction` beside `--lock-all-tables`. Routines and events belong to no table, so a
+/// dump of some tables has none.
 pub(crate) fn whole(args: &str, has_tables: bool) -> String {
     let mut options = Vec::new();
     let mut words = args.split_whitespace();

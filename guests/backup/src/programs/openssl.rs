@@ -1,10 +1,10 @@
 //! `openssl enc`, which gobackup runs as `openssl CIPHER`.
 //!
-//! The cipher is the name of the program's subcommand, so each other name, such as `cms`, would run another one.
+//! The cipher is a subcommand, so another name, such as `cms`, would run another one.
 
 use super::{Program, Syntax, Value, contains_ignoring_case};
 
-/// The options of `openssl enc` besides the ciphers, which are options too.
+/// `openssl enc`. The ciphers are options too.
 pub(crate) const OPENSSL: Program = Program {
     is_flag: |word| word.strip_prefix('-').is_some_and(is_cipher),
     ..Program::new(
@@ -19,16 +19,17 @@ pub(crate) const OPENSSL: Program = Program {
     )
 };
 
-/// The digests of `openssl dgst -list`, except those without a fixed length and those of old protocols.
+/// The digests in `openssl dgst -list`, except those without a fixed length and those for old protocols.
 const DIGESTS: &str = "blake2b512 blake2s256 md5 ripemd160 rmd160 sha1 sha224 sha256 sha3-224 sha3-256 sha3-384 \
      sha3-512 sha384 sha512 sha512-224 sha512-256 sm3 whirlpool";
 
-/// Returns true for a cipher of `openssl enc`, which takes upper case for lower case.
+/// Returns true for an `openssl enc` cipher, in any case.
 pub(crate) fn is_cipher(name: &str) -> bool {
     contains_ignoring_case(CIPHERS, name)
 }
 
-/// The ciphers of `openssl enc -list` of OpenSSL 3, except those that wrap keys. Some need a provider for old algorithms.
+/// The ciphers in OpenSSL 3's `openssl enc -list`, except those that wrap keys. Some need a provider for old
+/// algorithms.
 pub(crate) const CIPHERS: &str = "aes-128-cbc aes-128-cfb aes-128-cfb1 aes-128-cfb8 aes-128-ctr aes-128-ecb aes-128-ofb \
      aes-192-cbc aes-192-cfb aes-192-cfb1 aes-192-cfb8 aes-192-ctr aes-192-ecb aes-192-ofb \
      aes-256-cbc aes-256-cfb aes-256-cfb1 aes-256-cfb8 aes-256-ctr aes-256-ecb aes-256-ofb aes128 \

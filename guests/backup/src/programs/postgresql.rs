@@ -1,14 +1,14 @@
-//! The clients of PostgreSQL.
+//! The PostgreSQL clients.
 //!
-//! `-d` and `--dbname` are missing, because a connection string can name the engine of a key, which is code; so are
-//! `--file`, which writes any file, and `--filter`, which reads one.
+//! Not listed: `-d` and `--dbname`, because a connection string can name a key's engine, which is code; `--file`, which
+//! writes any file; `--filter`, which reads one.
 
 use super::{Program, Syntax, Value};
 
-/// The formats of a dump.
+/// Dump formats.
 const FORMATS: &str = "p plain c custom d directory t tar";
 
-/// The options of `pg_dump`.
+/// `pg_dump`.
 pub(crate) const PG_DUMP: Program = Program::new(
     "pg_dump",
     Syntax::Getopt,
@@ -45,7 +45,7 @@ pub(crate) const PG_DUMP: Program = Program::new(
     ],
 );
 
-/// The options of `pg_dumpall`, whose `-t` has no value.
+/// `pg_dumpall`, whose `-t` has no value.
 pub(crate) const PG_DUMPALL: Program = Program::new(
     "pg_dumpall",
     Syntax::Getopt,

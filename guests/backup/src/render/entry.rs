@@ -1,7 +1,6 @@
-//! The entry of one database, storage or notifier in the configuration: translated, checked, without its
-//! credentials.
+//! Renders the entry of a database, storage or notifier: translated, checked, without credentials.
 //!
-//! An error here lies in the related object, so the parent keeps its children as they are.
+//! An error lies in the referenced object, so the parent keeps its children.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +25,7 @@ pub(crate) use check::SHELL;
 
 type Config = BTreeMap<String, Value>;
 
-/// The entry of a database.
+/// Renders a database.
 pub(super) fn database(
     source: &Source,
     index: usize,
@@ -47,7 +46,7 @@ pub(super) fn database(
         });
     }
     let after_script = dump_check(source, key, &config);
-    // It says when the script of the user runs.
+    // It controls when the user's script runs.
     if text(&config, "after_script").is_none() {
         config.remove("on_exit");
     }
@@ -56,21 +55,21 @@ pub(super) fn database(
     Ok(entry(source, &config, &prefix, rendered))
 }
 
-/// The script after the dump of a database: that of the user, and the check of the dump. gobackup uploads nothing after a
-/// failure of it.
+/// Returns the script after a database's dump: the user's, then the check of the dump. If it fails, gobackup uploads
+/// nothing.
 ///
-/// The script of the user comes first, because it may have to run whatever the dump is like.
+/// The user's script comes first, because it may have to run even after a bad dump.
 fn dump_check(source: &Source, key: &str, config: &Config) -> String {
     let type_ = source.type_.rendered;
     let name = script::quoted(&format!("{} {}", source.kind, source.name));
     let check = format!("sh \"${{HOME}}/{CHECK_DUMP}\" {type_} {key} {name}");
     match text(config, "after_script") {
         None => check,
-        Some(given) => format!("(\n{given}\n) && {check}"),
+        Some(script) => format!("(\n{script}\n) && {check}"),
     }
 }
 
-/// The entry of a storage.
+/// Renders a storage.
 pub(super) fn storage(
     source: &Source,
     index: usize,
@@ -119,31 +118,32 @@ pub(super) fn storage(
     Ok(entry(source, &config, &prefix, rendered))
 }
 
-/// The entry of a notifier. It has passed `validate`.
+/// Renders a notifier that has passed `validate`.
 pub(super) fn notifier(
-    given: &Notifier,
+    notifier: &Notifier,
     index: usize,
     rendered: &mut Rendered,
 ) -> Result<Node, Stop> {
-    let Some(type_) = catalog::NOTIFIERS.find(&given.type_) else {
-        let (name, type_) = (&given.name, &given.type_);
-        let message = format!("notifiers: {name}: type {type_} is not known to gobackup");
+    let Some(type_) = catalog::NOTIFIERS.find(&notifier.type_) else {
+        let name = &notifier.name;
+        let type_ = &notifier.type_;
+        let message = format!("notifiers: {name}: type {type_} is unknown to gobackup");
         return Err(Stop::invalid_reference(message));
     };
     let mut source = Source {
         kind: "notifiers:",
-        name: given.name.clone(),
+        name: notifier.name.clone(),
         type_,
-        config: given.config.clone(),
+        config: notifier.config.clone(),
         root: String::new(),
         is_scratch: false,
     };
     let prefix = format!("NT{index}");
     let mut headers = Vec::new();
     if type_.has_headers
-        && let Some(Value::Object(given)) = source.config.remove(HEADERS)
+        && let Some(Value::Object(secrets)) = source.config.remove(HEADERS)
     {
-        for (number, (header, secret)) in given.into_iter().enumerate() {
+        for (number, (header, secret)) in secrets.into_iter().enumerate() {
             let Ok(secret) = serde_json::from_value::<SecretKey>(secret) else {
                 continue;
             };
@@ -166,12 +166,12 @@ pub(super) fn notifier(
     Ok(Node::Map(members))
 }
 
-/// The text of a key, if it is not empty.
+/// Returns a key's text, unless it is empty.
 fn text<'a>(config: &'a Config, key: &str) -> Option<&'a str> {
     config.get(key)?.as_str().filter(|text| !text.is_empty())
 }
 
-/// The flag of a key; false if absent.
+/// Returns a key's flag; false if absent.
 fn flag(config: &Config, key: &str) -> bool {
     config.get(key).and_then(Value::as_bool).unwrap_or(false)
 }
@@ -194,7 +194,7 @@ fn is_empty(value: &Value) -> bool {
 /// Returns true for a value that means the same as its absence and is left out.
 fn is_silent(key: &str, value: &Value) -> bool {
     match key {
-        // An empty class selects the bucket's default, an absent one that of gobackup.
+        // An empty class selects the bucket's default, an absent one gobackup's.
         "storage_class" => value.is_null(),
         "keep" => value.as_i64() == Some(0),
         _ => is_empty(value),
@@ -223,7 +223,7 @@ fn entry(source: &Source, config: &Config, prefix: &str, rendered: &mut Rendered
             rendered.warnings.push(Warning::new(
                 "FieldIgnored",
                 format!(
-                    "{} is not known to gobackup for {}",
+                    "{} is unknown to gobackup for {}",
                     source.path(name),
                     source.type_.name
                 ),
@@ -266,7 +266,7 @@ fn member(
     (key.name.to_owned(), node)
 }
 
-/// Returns true if the value of `private_key` is a path and not the key itself.
+/// Returns true if the value of `private_key` is a path instead of a key.
 fn is_path(key: &Key, text: &str) -> bool {
     key.name == "private_key" && !text.contains("-----BEGIN")
 }
@@ -309,7 +309,7 @@ fn credential(
     (rendered_key.to_owned(), path)
 }
 
-/// The texts of a key that holds a list.
+/// Returns the texts in a key's list.
 fn texts<'a>(config: &'a Config, key: &str) -> Vec<&'a str> {
     let items = config.get(key).and_then(Value::as_array);
     items
@@ -319,7 +319,7 @@ fn texts<'a>(config: &'a Config, key: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// Moves a value to gobackup's name of the key, unless that key has a value too.
+/// Moves a value to gobackup's name for the key, unless that key has a value too.
 fn rename(config: &mut Config, old: &str, new: &str) {
     if let Some(value) = config.remove(old) {
         config.entry(new.to_owned()).or_insert(value);

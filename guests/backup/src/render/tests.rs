@@ -1,4 +1,4 @@
-//! The text of the configuration, byte for byte.
+//! The rendered configuration, byte for byte.
 
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
@@ -316,7 +316,7 @@ fn translates_storages() {
     );
 }
 
-/// Every type of notifier with all its keys, those with a twin from a Secret.
+/// Every notifier type with all its keys; keys with a twin come from a Secret.
 fn notifiers() -> Vec<Value> {
     let types = crate::catalog::NOTIFIERS.types.iter().map(|type_| {
         let keys = type_.keys.iter().map(|key| match key.form {
@@ -404,7 +404,7 @@ fn variables_in_texts_are_expanded_only_on_request() {
         let text = configuration(&reconcile_with(&parent, &around(), &scripts).unwrap());
         let mut lines = text.lines().map(str::trim);
         lines
-            .find(|it| it.starts_with("description"))
+            .find(|line| line.starts_with("description"))
             .unwrap()
             .to_owned()
     };

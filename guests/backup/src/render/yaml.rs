@@ -1,26 +1,26 @@
-//! A YAML writer whose output survives gobackup's expansion of variables.
+//! Writes YAML that survives gobackup's variable expansion.
 //!
-//! gobackup expands `$NAME` and `${NAME}` in the whole text before it parses it, and has no escape
-//! for `$`. A literal `$` is therefore written as a variable that holds one. It is no general writer.
+//! gobackup expands `$NAME` and `${NAME}` in the whole text before parsing it, and has no escape for `$`. So a literal
+//! `$` is written as a variable that contains one. This is not a general writer.
 
 use std::fmt::Write;
 
 /// A value in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Node {
-    /// A string of the user.
+    /// The user's string.
     Text(String),
     /// A number or a boolean.
     Plain(String),
-    /// The value of a variable. It stands in a block scalar with explicit indentation, so that no value
-    /// of one line can end the scalar.
+    /// A variable. It is written into a block scalar with explicit indentation, so no one-line value can end the
+    /// scalar.
     Variable(String),
     Texts(Vec<String>),
-    /// The keys are written unchanged; a key of the user must be [`quoted`].
+    /// The keys are written unchanged; the user's keys must be [`quoted`].
     Map(Vec<(String, Self)>),
 }
 
-/// The text of a document with a map at its root.
+/// Returns a document with a map at its root.
 pub(crate) fn write(map: Vec<(String, Node)>, expand_env: bool) -> String {
     let mut writer = Writer {
         text: String::new(),

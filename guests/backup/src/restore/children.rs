@@ -11,19 +11,19 @@ use crate::{
     task,
 };
 
-/// The annotation on the Job of a restore or verification: the name of the archive.
+/// Annotation on the Job: the archive.
 pub(super) const FILE: &str = "gobackup.io/file";
 
-/// The annotation on the Job of a restore or verification: the names of the restored databases, and `files`.
+/// Annotation on the Job: the names of restored databases, and `files`.
 pub(super) const RESTORED: &str = "gobackup.io/restored";
 
-/// The annotation on the Job of a verification: the time of the archive.
+/// Annotation on a verification's Job: the archive's time.
 pub(super) const TIME: &str = "gobackup.io/archive-time";
 
-/// The annotation on the Job of a verification: the names of the databases that it does not restore.
+/// Annotation on a verification's Job: the databases that it does not restore.
 pub(super) const SKIPPED: &str = "gobackup.io/skipped";
 
-/// Returns the children, with further annotations of the Job.
+/// Returns the children, with more annotations for the Job.
 pub(super) fn children<const N: usize>(
     restoration: &Restoration<'_>,
     further: [(&'static str, String); N],

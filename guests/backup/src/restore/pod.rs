@@ -1,4 +1,4 @@
-//! The Pod of a restoration: an init container that fetches the archive, and one that restores it.
+//! The Pod of a restoration: an init container fetches the archive, and a container restores it.
 
 use innkeeper_kit::{placement::place, pod as block};
 use k8s_openapi::api::core::v1::{
@@ -14,39 +14,39 @@ use crate::{
     render::{Credential, KEYS},
 };
 
-/// The template of the Pod.
+/// Returns the Pod template.
 pub(super) fn template(restoration: &Restoration<'_>) -> PodTemplateSpec {
-    let given = restoration.spec.pod_metadata();
+    let metadata = restoration.spec.pod_metadata();
     let plan = &restoration.plan;
     let labels = plan.labels(component(plan.parent.kind));
     PodTemplateSpec {
-        metadata: Some(block::metadata(given, labels, [])),
+        metadata: Some(block::metadata(metadata, labels, [])),
         spec: Some(spec(restoration)),
     }
 }
 
 fn spec(restoration: &Restoration<'_>) -> PodSpec {
     let plan = &restoration.plan;
-    let given = &plan.parent.spec;
+    let spec = &plan.parent.spec;
     let mut volumes: Vec<_> = volumes::keys(plan).into_iter().collect();
     volumes.push(volumes::work(plan));
     volumes.extend([block::empty_dir("tmp"), block::empty_dir("home")]);
     volumes.extend(plan.local_claim().map(archives));
-    volumes.extend(given.volumes.iter().map(volumes::given));
+    volumes.extend(spec.volumes.iter().map(volumes::volume));
     let pod = PodSpec {
         restart_policy: Some("Never".to_owned()),
-        affinity: given.run_with.as_ref().map(RunWith::affinity),
-        service_account_name: given.service_account_name.clone(),
+        affinity: spec.run_with.as_ref().map(RunWith::affinity),
+        service_account_name: spec.service_account_name.clone(),
         init_containers: Some(vec![fetch(restoration)]),
         containers: vec![restore(restoration)],
         volumes: Some(volumes),
         security_context: Some(pod::security(plan)),
         ..block::restricted(None, pod::pull_secrets(plan))
     };
-    place(given.pod_template.as_ref(), pod)
+    place(spec.pod_template.as_ref(), pod)
 }
 
-/// The volume with local archives. Its source is read-only, or the kubelet would change the group of the files.
+/// Returns the volume with local archives. Its source is read-only, or the kubelet would change the files' group.
 fn archives(claim_name: String) -> Volume {
     Volume {
         name: "local".to_owned(),
@@ -61,8 +61,12 @@ fn archives(claim_name: String) -> Volume {
 /// A container with the directories that both have.
 fn container(restoration: &Restoration<'_>, name: &str, image: &str, script: String) -> Container {
     let plan = &restoration.plan;
-    let given = plan.parent.spec.resources.as_ref();
-    let resources = given.or(plan.config.default_resources.as_ref());
+    let resources = plan
+        .parent
+        .spec
+        .resources
+        .as_ref()
+        .or(plan.config.default_resources.as_ref());
     let directories = [
         ("work", "/work"),
         ("tmp", "/tmp"),
@@ -89,7 +93,7 @@ fn container(restoration: &Restoration<'_>, name: &str, image: &str, script: Str
     }
 }
 
-/// Variables of a container, with those of Secrets by the names that it uses.
+/// Returns a container's variables, with Secrets by the names that it uses.
 fn variables(
     restoration: &Restoration<'_>,
     settings: Vec<(String, String)>,
@@ -136,8 +140,11 @@ fn fetch(restoration: &Restoration<'_>) -> Container {
     };
     let mut settings: Vec<_> = remote.variables.clone().into_iter().collect();
     settings.push(("DIRECTORY".to_owned(), directory));
-    let given = restoration.spec.transfer_image.as_ref();
-    let image = given.unwrap_or(&plan.config.images.transfer);
+    let image = restoration
+        .spec
+        .transfer_image
+        .as_ref()
+        .unwrap_or(&plan.config.images.transfer);
     let mut container = container(restoration, FETCH, image, script::fetch());
     container.env = Some(variables(restoration, settings, remote::credential));
     let mounts = container.volume_mounts.get_or_insert_default();
@@ -152,18 +159,26 @@ fn fetch(restoration: &Restoration<'_>) -> Container {
         read_only: Some(true),
         ..block::mount("local", &local.mount)
     }));
-    mounts.extend(volumes::given_mounts(plan));
+    mounts.extend(volumes::data_mounts(plan));
     container
 }
 
 fn restore(restoration: &Restoration<'_>) -> Container {
     let plan = &restoration.plan;
-    let given = plan.parent.spec.image.as_ref();
-    let image = given.unwrap_or(&plan.config.images.gobackup);
+    let image = plan
+        .parent
+        .spec
+        .image
+        .as_ref()
+        .unwrap_or(&plan.config.images.gobackup);
     let mut container = container(restoration, RESTORE, image, script::restore(restoration));
-    let own = |it: &Credential| (!it.name.starts_with("ST")).then(|| it.name.clone());
+    let own = |credential: &Credential| {
+        (!credential.name.starts_with("ST")).then(|| credential.name.clone())
+    };
     container.env = Some(variables(restoration, Vec::new(), own));
-    let mounts = container.volume_mounts.get_or_insert_default();
-    mounts.extend(volumes::given_mounts(plan));
+    container
+        .volume_mounts
+        .get_or_insert_default()
+        .extend(volumes::data_mounts(plan));
     container
 }

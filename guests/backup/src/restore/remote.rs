@@ -1,7 +1,6 @@
-//! The settings of rclone for the storage that holds an archive.
+//! rclone's settings for the storage with the archive.
 //!
-//! They are environment variables, so that the kubelet fills credentials in. A value of gobackup that rclone
-//! names otherwise is translated by one table.
+//! They are environment variables, so the kubelet fills in credentials. One table maps gobackup's names to rclone's.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +8,13 @@ use serde_json::Value;
 
 use crate::{references::Source, render::Credential, stop::Stop};
 
-/// The start of the variables of the one remote, `src`.
+/// Prefix of the variables for the one remote, `src`.
 const REMOTE: &str = "RCLONE_CONFIG_SRC_";
 
-/// The start of the variables with passwords that rclone wants obscured; the script does it.
+/// Prefix of variables with passwords that the script obscures for rclone.
 pub(super) const PLAIN: &str = "FETCH_";
 
-/// Keys of gobackup, with the options of rclone.
+/// gobackup's keys, with rclone's options.
 const OPTIONS: &[(&str, &str)] = &[
     ("access_key_id", "ACCESS_KEY_ID"),
     ("account", "ACCOUNT"),
@@ -41,7 +40,7 @@ const OPTIONS: &[(&str, &str)] = &[
     ("username", "USER"),
 ];
 
-/// S3-like types, with the providers of rclone.
+/// S3-like types, with rclone's providers.
 const PROVIDERS: &[(&str, &str)] = &[
     ("cos", "TencentCOS"),
     ("kodo", "Qiniu"),
@@ -57,13 +56,13 @@ const PROVIDERS: &[(&str, &str)] = &[
 pub(super) struct Remote {
     /// Variables without credentials.
     pub(super) variables: BTreeMap<String, String>,
-    /// The directory of the archives in the remote, with the bucket.
+    /// Directory of the archives in the remote, with the bucket.
     pub(super) directory: String,
 }
 
-/// The variable for a key of gobackup; none for a key that rclone does not need.
+/// Returns the variable for a key; none if rclone does not need it.
 fn variable(key: &str) -> Option<String> {
-    let (_, option) = OPTIONS.iter().find(|(it, _)| *it == key)?;
+    let (_, option) = OPTIONS.iter().find(|(name, _)| *name == key)?;
     let start = match *option {
         "PASS" | "KEY_FILE_PASS" => PLAIN,
         _ => REMOTE,
@@ -71,7 +70,7 @@ fn variable(key: &str) -> Option<String> {
     Some(format!("{start}{option}"))
 }
 
-/// The variable for a credential of the first storage.
+/// Returns the variable for a credential of the first storage.
 pub(super) fn credential(credential: &Credential) -> Option<String> {
     let key = credential.name.strip_prefix("ST0_")?;
     variable(&key.to_lowercase())
@@ -79,13 +78,13 @@ pub(super) fn credential(credential: &Credential) -> Option<String> {
 
 fn text(value: &Value) -> Option<String> {
     match value {
-        Value::String(text) => Some(text.clone()).filter(|it| !it.is_empty()),
+        Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
         Value::Number(_) | Value::Bool(_) => Some(value.to_string()),
         _ => None,
     }
 }
 
-/// The remote of a storage that has passed the checks for a run.
+/// Returns the remote for a storage that has passed a run's checks.
 pub(super) fn remote(source: &Source) -> Result<Remote, Stop> {
     let mut config = source.config.clone();
     let take = |config: &mut BTreeMap<String, Value>, key: &str| {
@@ -137,7 +136,7 @@ pub(super) fn remote(source: &Source) -> Result<Remote, Stop> {
         set("VENDOR", "other");
     }
     for (key, value) in &config {
-        let is_plain = source.type_.key(key).is_some_and(|it| !it.is_secret);
+        let is_plain = source.type_.key(key).is_some_and(|key| !key.is_secret);
         let is_path =
             key == "private_key" && !value.as_str().unwrap_or_default().contains("-----BEGIN");
         if let Some(value) = text(value)
@@ -158,7 +157,7 @@ pub(super) fn remote(source: &Source) -> Result<Remote, Stop> {
     })
 }
 
-/// The settings of an S3-like store.
+/// Sets the options of an S3-like store.
 fn s3(
     source: &Source,
     name: &str,
@@ -167,8 +166,10 @@ fn s3(
 ) -> Result<(), Stop> {
     let endpoint = config.get("endpoint").and_then(text);
     let account = config.get("account_id").and_then(text);
-    let known = PROVIDERS.iter().find(|(it, _)| *it == name);
-    let provider = known.map_or("Other", |(_, it)| it);
+    let provider = PROVIDERS
+        .iter()
+        .find(|(type_, _)| *type_ == name)
+        .map_or("Other", |(_, provider)| provider);
     match (name, endpoint, account) {
         ("s3", None, _) => {
             set("PROVIDER", "AWS");

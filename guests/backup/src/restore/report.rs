@@ -1,4 +1,4 @@
-//! Status, conditions and events of a restoration.
+//! Reports on a restoration.
 
 use innkeeper_kit::job;
 use innkeeper_sdk::prelude::*;
@@ -20,12 +20,12 @@ pub(super) struct Reporter<'a> {
     request: &'a Request,
     /// The status that an earlier pass stored.
     stored: RestoreStatus,
-    /// The status of the Job, or the stored one.
+    /// The Job's status, or the stored one.
     status: RestoreStatus,
 }
 
 impl<'a> Reporter<'a> {
-    /// Reads the Job and its Pod.
+    /// Reads the Job and the Pod.
     pub(super) fn read(request: &'a Request, host: &dyn Host) -> Result<Self, Fault> {
         let stored: RestoreStatus = request.stored_status().unwrap_or_default();
         let started = stored.job_name.as_ref().map(|_| stored.clone());
@@ -50,7 +50,7 @@ impl<'a> Reporter<'a> {
             .is_some()
     }
 
-    /// The archive of the Job, if it is there.
+    /// Returns the Job's archive, if there is a Job.
     pub(super) fn file(&self) -> Option<String> {
         self.status.job_name.as_ref()?;
         self.status.file.clone()
@@ -63,7 +63,7 @@ impl<'a> Reporter<'a> {
         if let Some(file) = file {
             status.file = Some(file.to_owned());
         }
-        let text = |it: &Option<String>| it.clone().unwrap_or_default();
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
         let message = text(&status.message);
         let (ready, succeeded) = match (status.phase, blocked) {
             (Phase::Succeeded, _) => (
@@ -150,8 +150,9 @@ fn status(task: &Task, termination_message: Option<&str>) -> RestoreStatus {
         let restored = status.restored.join(", ");
         status.message = Some(format!("restored {restored} from {file}"));
         let mut lines = termination_message.unwrap_or_default().lines();
-        let owners = lines.find_map(|line| line.strip_prefix(OWNER));
-        let warning = owners.map(|line| Warning::new("OwnerNotKept", job::tail(line, MESSAGE_MAX)));
+        let warning = lines
+            .find_map(|line| line.strip_prefix(OWNER))
+            .map(|line| Warning::new("OwnerNotKept", job::tail(line, MESSAGE_MAX)));
         status.warnings.extend(warning);
     }
     status

@@ -80,7 +80,8 @@ pub(super) fn restore(restoration: &Restoration<'_>) -> String {
         line(&mut script, format_args!("  {step}"));
     }
     if let Some(directory) = &restoration.directory {
-        let (model, path) = (quoted(&restoration.model), quoted(directory));
+        let model = quoted(&restoration.model);
+        let path = quoted(directory);
         line(&mut script, format_args!("  files {model} {path}"));
     }
     script.push_str("}\n");
@@ -88,20 +89,20 @@ pub(super) fn restore(restoration: &Restoration<'_>) -> String {
     script
 }
 
-/// The arguments of openssl without the password.
+/// Returns openssl's arguments without the password.
 fn decryption(restoration: &Restoration<'_>) -> String {
-    let given = restoration.encryption.clone().unwrap_or_default();
-    let cipher = given.cipher.filter(|it| !it.is_empty());
+    let encryption = restoration.encryption.clone().unwrap_or_default();
+    let cipher = encryption.cipher.filter(|cipher| !cipher.is_empty());
     let mut arguments = vec![quoted(cipher.as_deref().unwrap_or("aes-256-cbc"))];
-    if given.base64 == Some(true) {
+    if encryption.base64 == Some(true) {
         arguments.push("-base64".to_owned());
     }
-    let given = given.args.unwrap_or_default();
-    arguments.extend(given.split_whitespace().map(quoted));
+    let args = encryption.args.unwrap_or_default();
+    arguments.extend(args.split_whitespace().map(quoted));
     arguments.join(" ")
 }
 
-/// The starts of the options of MySQL and MariaDB about TLS and the key of the server, which mysqldump and mysql both have.
+/// Prefixes of MySQL and MariaDB options about TLS and the server's key, which mysqldump and mysql share.
 const TLS: [&str; 6] = [
     "--disable-ssl",
     "--get-server-public-key",
@@ -111,24 +112,24 @@ const TLS: [&str; 6] = [
     "--tls",
 ];
 
-/// The starts of those that have a value, which may be the next word.
+/// Prefixes of options with a value, which may be the next word.
 const VALUED: [&str; 3] = ["--server-public-key", "--ssl-", "--tls-"];
 
-/// The options of the client among the arguments of a dump: those without which it may refuse the server. Clients of MariaDB
-/// 11.4 and later verify its certificate unless they are told not to.
+/// Returns a dump's arguments that the client needs too, because it may refuse the server without them. MariaDB clients
+/// since 11.4 verify certificates by default.
 fn tls(args: &str) -> impl Iterator<Item = &str> {
     let mut takes_value = false;
     args.split_whitespace().filter(move |word| {
-        let is_option = TLS.iter().any(|it| word.starts_with(it));
+        let is_option = TLS.iter().any(|start| word.starts_with(start));
         let is_value = takes_value && !word.starts_with('-');
-        takes_value = VALUED.iter().any(|it| word.starts_with(it))
+        takes_value = VALUED.iter().any(|start| word.starts_with(start))
             && *word != "--ssl-verify-server-cert"
             && !word.contains('=');
         is_option || is_value
     })
 }
 
-/// The file of a database that a verification makes.
+/// Database file that a verification creates.
 const VERIFIED: &str = "/work/verified.db";
 
 /// The step for one database.
@@ -143,7 +144,10 @@ fn database(restoration: &Restoration<'_>, target: &Target) -> String {
     let value = |key: &str, default: &str| {
         let variable = format!("DB{}_{}", target.index, key.to_uppercase());
         let credentials = &restoration.plan.rendered.credentials;
-        if credentials.iter().any(|it| it.name == variable) {
+        if credentials
+            .iter()
+            .any(|credential| credential.name == variable)
+        {
             return format!("\"${{{variable}-}}\"");
         }
         match source.config.get(key) {
@@ -172,9 +176,9 @@ fn database(restoration: &Restoration<'_>, target: &Target) -> String {
         value("database", "")
     };
     let options: String = match (is_mysql, source.config.get("args")) {
-        (true, Some(Value::String(args))) => {
-            tls(args).fold(String::new(), |all, it| all + " " + &quoted(it))
-        }
+        (true, Some(Value::String(args))) => tls(args).fold(String::new(), |options, option| {
+            options + " " + &quoted(option)
+        }),
         _ => String::new(),
     };
     format!(

@@ -11,13 +11,13 @@ use crate::{
 /// A database into which a dump is restored.
 pub(super) struct Target {
     pub(super) source: Source,
-    /// The position in the list of targets, which the variables of its credentials have in their names.
+    /// Index in the list of targets, which is in the names of credential variables.
     pub(super) index: usize,
-    /// The key under which the archive has the dump.
+    /// The dump's key in the archive.
     pub(super) key: String,
 }
 
-/// Returns true if a database is a file. A verification makes one of its own.
+/// Returns true if a database is a file. A verification creates its own.
 pub(super) fn is_file(source: &Source) -> bool {
     source.type_.name == "sqlite"
 }
@@ -30,7 +30,8 @@ pub(super) fn target(
     parent: &Parent,
 ) -> Result<Target, Stop> {
     let refused = |problem: &str| {
-        let (kind, name) = (source.kind, &source.name);
+        let kind = source.kind;
+        let name = &source.name;
         Err(Stop::invalid_reference(format!("{kind} {name}: {problem}")))
     };
     let is_all = source.config.get("all_databases") == Some(&true.into());
@@ -42,7 +43,7 @@ pub(super) fn target(
             "config.socket cannot be used to restore; name a Database with config.host in overrides",
         ),
         "sqlite" if parent.kind == Kind::Restore && !is_writable(source, parent) => {
-            refused("config.path is not inside a mount of spec.volumes with readOnly: false")
+            refused("config.path is not inside a mount in spec.volumes with readOnly: false")
         }
         "postgresql" | "mysql" | "sqlite" => Ok(Target {
             source: source.clone(),
@@ -62,10 +63,14 @@ pub(super) fn target(
     }
 }
 
-/// Returns true if the file of a database is in a volume to which the restoration may write.
+/// Returns true if a database file is in a volume that the restoration may write to.
 fn is_writable(source: &Source, parent: &Parent) -> bool {
-    let path = source.config.get("path").and_then(Value::as_str);
-    let path = path.unwrap_or_default();
+    let path = source
+        .config
+        .get("path")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     let mut volumes = parent.spec.volumes.iter();
-    !path.split('/').any(|it| it == "..") && volumes.any(|it| it.holds(path) && !it.read_only)
+    !path.split('/').any(|part| part == "..")
+        && volumes.any(|volume| volume.holds(path) && !volume.read_only)
 }

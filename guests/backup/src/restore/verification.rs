@@ -1,7 +1,7 @@
-//! The verification of a parent's archives: a Job restores one into scratch databases.
+//! Verifies a parent's archives: a Job restores one into scratch databases.
 //!
-//! It is a restoration with the parent's own settings. The times of the archives alone decide when one is due, so no
-//! pass depends on the clock. The last Job stays until the next one, and a Job that a user deletes is not made again.
+//! It is a restoration with the parent's settings. Only the archives' times decide when one is due, so no pass depends
+//! on the clock. A Job stays until the next one, and a Job that a user deletes is not created again.
 
 use innkeeper_sdk::prelude::*;
 use k8s_openapi::{
@@ -30,22 +30,22 @@ use crate::{
     task::{self, Record, Task},
 };
 
-/// The directory of the run below which files are restored.
+/// Directory in the Pod below which files are restored.
 pub(super) const DIRECTORY: &str = "/work/scratch";
 
-/// The time by which an archive may be early: runs of a schedule do not take the same time each day.
+/// How early an archive may be: scheduled runs do not take the same time each day.
 const EARLY: SignedDuration = SignedDuration::from_hours(1);
 
-/// The reasons of `Verified` that tell the end of a verification.
+/// Reasons of `Verified` after a verification.
 const RESULTS: [&str; 3] = ["Restored", "PartlyVerified", "VerificationFailed"];
 
-/// An archive and the time at which its run ended.
+/// An archive and the end of the run.
 type Archive = (String, Option<String>);
 
 /// The verification of one parent.
 pub(crate) struct Verification<'a> {
     request: &'a Request,
-    given: &'a Verify,
+    verify: &'a Verify,
     kind: Kind,
     /// The newest verification, and the one that an earlier pass stored.
     pub(crate) newest: Option<Verified>,
@@ -66,7 +66,7 @@ impl<'a> Verification<'a> {
         history: &History,
         stored: &BackupStatus,
     ) -> Result<Option<Self>, Fault> {
-        let Some(given) = &parent.spec.verify else {
+        let Some(verify) = &parent.spec.verify else {
             return Ok(None);
         };
         let kind = parent.kind.verification();
@@ -74,10 +74,11 @@ impl<'a> Verification<'a> {
         let newest = task::newest(request, host, kind, stored.clone(), verified)?;
         let job = request.children.find::<Job>(&suffixed(request, kind));
         let archive = archive(parent, &history.recent);
-        let due = archive.filter(|it| !parent.is_suspended() && is_due(given, newest.as_ref(), it));
+        let due = archive
+            .filter(|archive| !parent.is_suspended() && is_due(verify, newest.as_ref(), archive));
         Ok(Some(Self {
             request,
-            given,
+            verify,
             kind,
             newest,
             stored,
@@ -95,10 +96,10 @@ impl<'a> Verification<'a> {
         config: &Config,
     ) -> Result<Vec<Child>, Stop> {
         match (&self.due, self.is_observed) {
-            (None, true) => Ok(self.held()),
-            // The host deletes the Job of the last archive first.
+            (None, true) => Ok(self.held_children()),
+            // The host deletes the last archive's Job first.
             (None, false) | (Some(_), true) => Ok(Vec::new()),
-            (Some(archive), false) => match self.made(host, parent, config, archive) {
+            (Some(archive), false) => match self.new_children(host, parent, config, archive) {
                 Ok(children) => Ok(children),
                 Err(Stop::Fault(fault)) => Err(Stop::Fault(fault)),
                 Err(Stop::Blocked { reason, message }) => {
@@ -114,8 +115,9 @@ impl<'a> Verification<'a> {
     }
 
     /// The observed children as they are.
-    fn held(&self) -> Vec<Child> {
-        let (request, kind) = (self.request, self.kind);
+    fn held_children(&self) -> Vec<Child> {
+        let request = self.request;
+        let kind = self.kind;
         let secret = ("v1", "Secret", config_key(kind), secret_name(request, kind));
         let job = ("batch/v1", "Job", component(kind), suffixed(request, kind));
         [secret, job]
@@ -132,36 +134,48 @@ impl<'a> Verification<'a> {
     }
 
     /// The children for an archive.
-    fn made(
+    fn new_children(
         &self,
         host: &dyn Host,
         parent: &Parent,
         config: &Config,
         (file, time): &Archive,
     ) -> Result<Vec<Child>, Stop> {
-        let (request, given) = (self.request, self.given);
+        let request = self.request;
+        let verify = self.verify;
         let mut parent = parent.clone();
         parent.kind = self.kind;
         inside(file)?;
-        let mut spec = spec(request, &parent, given, file);
+        let mut spec = spec(request, &parent, verify, file);
         let dumped = references::read(request, host, &parent, "")?.databases;
-        let files = dumped.iter().filter(|it| is_file(it));
-        let files: Vec<String> = files.map(|it| it.name.clone()).collect();
+        let files = dumped.iter().filter(|database| is_file(database));
+        let files: Vec<String> = files.map(|database| database.name.clone()).collect();
         spec.databases.get_or_insert_default().extend(files.clone());
         let chosen = chosen(&parent, &spec)?;
-        let references = parent.databases().iter().map(|it| it.name.as_str());
+        let references = parent
+            .databases()
+            .iter()
+            .map(|database| database.name.as_str());
         let is_listed = |name: &&str| {
-            given.databases.iter().any(|it| it.database == *name)
-                || files.iter().any(|it| it == name)
+            verify
+                .databases
+                .iter()
+                .any(|scratch| scratch.database == *name)
+                || files.iter().any(|file| file == name)
         };
         let (mut restored, skipped): (Vec<_>, Vec<_>) = references.partition(is_listed);
         let (effective, origin, _) = origin(request, host, &parent, &spec, config, chosen)?;
-        for source in origin.related.databases.iter().filter(|it| !is_file(it)) {
+        for source in origin
+            .related
+            .databases
+            .iter()
+            .filter(|database| !is_file(database))
+        {
             check_scratch(source, &dumped, request.namespace())?;
         }
         let restoration = origin.restoration(request, host, &spec, config, &effective)?;
         restored.extend(restoration.directory.as_ref().map(|_| "files"));
-        // The names of the dumps, not those of the scratch databases.
+        // The names of the dumps, not of the scratch databases.
         let annotations = [
             (RESTORED, restored.join(",")),
             (TIME, time.clone().unwrap_or_default()),
@@ -179,26 +193,26 @@ impl<'a> Verification<'a> {
             return condition(false, reason, message);
         }
         match &self.newest {
-            Some(it) if it.phase == Phase::Failed => {
-                let message = it.message.as_deref().unwrap_or_default();
+            Some(newest) if newest.phase == Phase::Failed => {
+                let message = newest.message.as_deref().unwrap_or_default();
                 condition(
                     false,
                     "VerificationFailed",
-                    &format!("{}: {message}", it.file),
+                    &format!("{}: {message}", newest.file),
                 )
             }
-            Some(it) if it.phase == Phase::Succeeded => {
-                let restored = match &*it.restored.join(", ") {
+            Some(newest) if newest.phase == Phase::Succeeded => {
+                let restored = match &*newest.restored.join(", ") {
                     "" => "unpacked".to_owned(),
                     names => format!("restored {names}"),
                 };
-                let done = format!("{}: {restored}", it.file);
-                if it.skipped.is_empty() {
+                let done = format!("{}: {restored}", newest.file);
+                if newest.skipped.is_empty() {
                     return condition(true, "Restored", &done);
                 }
                 let message = format!(
                     "{done}; not restored: {}; name a scratch database in verify.databases, if the type has one",
-                    it.skipped.join(", ")
+                    newest.skipped.join(", ")
                 );
                 condition(false, "PartlyVerified", &message)
             }
@@ -214,7 +228,7 @@ impl<'a> Verification<'a> {
         }
     }
 
-    /// The event of a verification that has ended since the status was stored, or that cannot begin.
+    /// Returns the event for a verification that ended after the last status, or that cannot start.
     pub(crate) fn event(&self, condition: &Condition) -> Option<Event> {
         let is_new = match &self.newest {
             Some(newest) if newest.phase.is_terminal() => Some(newest) != self.stored.as_ref(),
@@ -231,19 +245,20 @@ impl<'a> Verification<'a> {
     }
 }
 
-/// Checks that a verification may replace the content of a database: its owner says so, and the parent does not dump it,
-/// under whichever name of object and server.
+/// Checks that a verification may replace a database's content: its owner allows it, and the parent does not dump it
+/// under another object or server name.
 fn check_scratch(source: &Source, dumped: &[Source], namespace: &str) -> Result<(), Stop> {
     let refused = |problem: String| {
-        let (kind, name) = (source.kind, &source.name);
+        let kind = source.kind;
+        let name = &source.name;
         Err(Stop::invalid_reference(format!("{kind} {name}: {problem}")))
     };
     if !source.is_scratch {
         return refused(format!(
-            "a verification replaces the content of this database; if it may, set the annotation {SCRATCH} to true"
+            "a verification replaces this database's content; to allow it, set the annotation {SCRATCH} to true"
         ));
     }
-    let Some(scratch) = Place::of(source, namespace) else {
+    let Some(scratch) = Place::new(source, namespace) else {
         return Ok(());
     };
     if scratch.database.is_none() {
@@ -251,34 +266,36 @@ fn check_scratch(source: &Source, dumped: &[Source], namespace: &str) -> Result<
             "all_databases would replace a whole server; set config.database".to_owned(),
         );
     }
-    let is_same = |it: &&Source| Place::of(it, namespace).is_some_and(|it| it.has(&scratch));
+    let is_same = |database: &&Source| {
+        Place::new(database, namespace).is_some_and(|place| place.has(&scratch))
+    };
     match dumped.iter().find(is_same) {
-        Some(it) => refused(format!(
+        Some(database) => refused(format!(
             "it is the database of {} {}, which is dumped; name another database",
-            it.kind, it.name
+            database.kind, database.name
         )),
         None => Ok(()),
     }
 }
 
-/// The place of a database. One server has many names, so the plugin compares those of a Service in one form.
+/// Where a database is. One server has many names, so names of Services are brought into one form.
 struct Place {
     is_postgresql: bool,
     host: String,
     port: String,
-    /// The database; none for all of the server.
+    /// The database; none for the whole server.
     database: Option<String>,
 }
 
 impl Place {
-    fn of(source: &Source, namespace: &str) -> Option<Self> {
+    fn new(source: &Source, namespace: &str) -> Option<Self> {
         let is_postgresql = match source.type_.name {
             "postgresql" => true,
             "mysql" | "mariadb" => false,
             _ => return None,
         };
         let text = |key: &str| match source.config.get(key) {
-            Some(Value::String(text)) => Some(text.clone()).filter(|it| !it.is_empty()),
+            Some(Value::String(text)) => Some(text.clone()).filter(|text| !text.is_empty()),
             Some(Value::Number(number)) => Some(number.to_string()),
             _ => None,
         };
@@ -292,7 +309,7 @@ impl Place {
         })
     }
 
-    /// Returns true if the other place is this one or a part of it.
+    /// Returns true if this place contains the other one.
     fn has(&self, other: &Self) -> bool {
         self.is_postgresql == other.is_postgresql
             && (&self.host, &self.port) == (&other.host, &other.port)
@@ -300,9 +317,9 @@ impl Place {
     }
 }
 
-/// The name of a server, that of a Service as `<name>.<namespace>`.
-fn host(given: &str, namespace: &str) -> String {
-    let name = given.to_ascii_lowercase();
+/// Returns a server's name, for a Service as `<name>.<namespace>`.
+fn host(name: &str, namespace: &str) -> String {
+    let name = name.to_ascii_lowercase();
     let name = name.trim_end_matches('.');
     let name = name.strip_suffix(".cluster.local").unwrap_or(name);
     let name = name.strip_suffix(".svc").unwrap_or(name);
@@ -314,8 +331,8 @@ fn host(given: &str, namespace: &str) -> String {
     }
 }
 
-/// A restoration of an archive with the settings of the parent.
-fn spec(request: &Request, parent: &Parent, given: &Verify, file: &str) -> RestoreSpec {
+/// Returns the restoration of an archive with the parent's settings.
+fn spec(request: &Request, parent: &Parent, verify: &Verify, file: &str) -> RestoreSpec {
     let own = &parent.spec;
     RestoreSpec {
         backup_ref: BackupReference {
@@ -328,19 +345,19 @@ fn spec(request: &Request, parent: &Parent, given: &Verify, file: &str) -> Resto
         storage: None,
         file: file.to_owned(),
         databases: Some(
-            given
+            verify
                 .databases
                 .iter()
-                .map(|it| it.database.clone())
+                .map(|scratch| scratch.database.clone())
                 .collect(),
         ),
-        overrides: given.databases.clone(),
+        overrides: verify.databases.clone(),
         archive: None,
         confirm: None,
         volumes: Vec::new(),
         work: own.work.clone(),
         image: None,
-        transfer_image: given.transfer_image.clone(),
+        transfer_image: verify.transfer_image.clone(),
         image_pull_secrets: own.image_pull_secrets.clone(),
         resources: own.resources.clone(),
         security_context: None,
@@ -353,19 +370,19 @@ fn spec(request: &Request, parent: &Parent, given: &Verify, file: &str) -> Resto
 /// The newest archive in the first storage.
 fn archive(parent: &Parent, runs: &[Run]) -> Option<Archive> {
     let references = parent.storages().iter();
-    let key = render::keys(references.map(|it| it.name.as_str()))
+    let key = render::keys(references.map(|storage| storage.name.as_str()))
         .into_iter()
         .next()?;
-    let mut good = runs.iter().filter(|it| it.phase == Phase::Succeeded);
+    let mut good = runs.iter().filter(|run| run.phase == Phase::Succeeded);
     good.find_map(|run| {
         let mut stored = run.artifacts.iter();
-        let artifact = stored.find(|it| it.storage == key)?;
+        let artifact = stored.find(|artifact| artifact.storage == key)?;
         Some((artifact.file.clone(), run.completion_time.clone()))
     })
 }
 
 /// Returns true if an archive is to be verified after this verification.
-fn is_due(given: &Verify, newest: Option<&Verified>, (file, time): &Archive) -> bool {
+fn is_due(verify: &Verify, newest: Option<&Verified>, (file, time): &Archive) -> bool {
     let Some(newest) = newest else {
         return true;
     };
@@ -375,7 +392,7 @@ fn is_due(given: &Verify, newest: Option<&Verified>, (file, time): &Archive) -> 
     let parsed = |time: &Option<String>| time.as_ref()?.parse::<Timestamp>().ok();
     match (newest.phase, parsed(&newest.archive_time), parsed(time)) {
         (Phase::Succeeded, Some(last), Some(time)) => {
-            let period = SignedDuration::from_hours(24 * given.every_days);
+            let period = SignedDuration::from_hours(24 * verify.every_days);
             time.duration_since(last) >= period - EARLY
         }
         _ => true,
@@ -400,9 +417,11 @@ impl Record for Verified {
 /// Returns the verification that a Job shows.
 fn verified(task: &Task, termination_message: Option<&str>) -> Verified {
     let names = |key: &str| {
-        let names = task.annotation(key).split(',');
-        let names = names.filter(|name| task.phase == Phase::Succeeded && !name.is_empty());
-        names.map(str::to_owned).collect()
+        task.annotation(key)
+            .split(',')
+            .filter(|name| task.phase == Phase::Succeeded && !name.is_empty())
+            .map(str::to_owned)
+            .collect()
     };
     Verified {
         phase: task.phase,

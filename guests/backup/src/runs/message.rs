@@ -1,6 +1,6 @@
-//! The run that a Job and the termination message of its newest Pod show.
+//! Reads a run from its Job and the termination message of the newest Pod.
 //!
-//! Logs can contain passwords, because they contain command lines of tools. The run redacts them.
+//! Logs can contain passwords, because they contain command lines. The run redacts them.
 
 use innkeeper_kit::job;
 use serde::Deserialize;
@@ -11,17 +11,16 @@ use crate::{
     task::{MESSAGE_MAX, Task},
 };
 
-/// The maximum length of a stored log in characters. A termination message has at most 4096 bytes, so
-/// a whole one fits.
+/// Maximum length of a stored log in characters. A termination message has at most 4096 bytes, so it fits.
 const LOG_MAX: usize = 4096;
 
-/// The maximum length of the line about `keep` in characters.
+/// Maximum length of the line about `keep` in characters.
 const RETENTION_MAX: usize = 300;
 
-/// The maximum number of artifacts of a run: one for each of up to 64 storage references.
+/// Maximum number of artifacts: one for each of up to 64 storage references.
 const ARTIFACTS_MAX: usize = 64;
 
-/// The termination message that the script of a run writes.
+/// The termination message of a successful run.
 #[derive(Deserialize)]
 struct Stored {
     artifacts: Vec<Artifact>,
@@ -31,7 +30,7 @@ struct Stored {
     seconds: Option<i64>,
 }
 
-/// Returns the run of a Job, with the termination message of its Pod once it has ended.
+/// Returns a Job's run, with the Pod's termination message once it has ended.
 pub(super) fn run(task: &Task, termination_message: Option<&str>) -> Run {
     let mut run = Run {
         job_name: task.name.clone(),
@@ -51,7 +50,7 @@ pub(super) fn run(task: &Task, termination_message: Option<&str>) -> Run {
     run
 }
 
-/// Completes a run that has ended with the termination message.
+/// Completes a finished run with the termination message.
 fn complete(run: &mut Run, message: &str) {
     if run.phase == Phase::Succeeded {
         let Ok(stored) = serde_json::from_str::<Stored>(message) else {
@@ -59,7 +58,7 @@ fn complete(run: &mut Run, message: &str) {
         };
         run.size = stored.bytes.map(quantity);
         run.retention = cut(&stored.retention);
-        run.duration_seconds = stored.seconds.filter(|it| *it >= 0);
+        run.duration_seconds = stored.seconds.filter(|seconds| *seconds >= 0);
         let mut artifacts = stored.artifacts;
         artifacts.truncate(ARTIFACTS_MAX);
         for artifact in &mut artifacts {
@@ -68,7 +67,7 @@ fn complete(run: &mut Run, message: &str) {
         }
         let stored: Vec<String> = artifacts
             .iter()
-            .map(|it| format!("{} in {}", it.file, it.storage))
+            .map(|artifact| format!("{} in {}", artifact.file, artifact.storage))
             .collect();
         if !stored.is_empty() {
             let message = format!("stored {}", stored.join(", "));
@@ -82,24 +81,26 @@ fn complete(run: &mut Run, message: &str) {
     }
 }
 
-/// A line of the log, if there is one.
+/// Returns the shortened line; none if it is empty.
 fn cut(line: &str) -> Option<String> {
     (!line.is_empty()).then(|| line.chars().take(RETENTION_MAX).collect())
 }
 
-/// A number of bytes as a quantity of at most three digits.
+/// Returns a number of bytes as a quantity with at most three digits.
 pub(super) fn quantity(bytes: u64) -> String {
-    let (mut unit, mut scale) = (0, 1);
+    let mut unit = 0;
+    let mut scale = 1;
     while bytes / scale >= 1000 && unit + 1 < UNITS.len() {
         scale *= 1000;
         unit += 1;
     }
-    let (whole, suffix) = (bytes / scale, UNITS[unit]);
+    let whole = bytes / scale;
+    let suffix = UNITS[unit];
     match bytes % scale * 10 / scale {
         tenths if tenths > 0 && whole < 10 => format!("{whole}.{tenths}{suffix}"),
         _ => format!("{whole}{suffix}"),
     }
 }
 
-/// The decimal suffixes of quantities.
+/// Decimal suffixes of quantities.
 const UNITS: [&str; 6] = ["", "k", "M", "G", "T", "P"];

@@ -1,7 +1,7 @@
-//! Runs that a user asks for by an annotation of the parent.
+//! Runs that a user requests with an annotation.
 //!
-//! Each new value of the annotation is one run, also while the parent is suspended. The status records the value as soon
-//! as the Job is observed: a deleted Job is not made again.
+//! Each new value is one run, even while the parent is suspended. The status records the value when the plugin observes
+//! the Job, so a deleted Job is not created again.
 
 use innkeeper_sdk::{hash::sha256_hex, prelude::*};
 use k8s_openapi::api::batch::v1::Job;
@@ -14,15 +14,17 @@ use crate::{
     status::{BackupStatus, Phase, Run},
 };
 
-/// The annotation on a parent: a value that it has not had before asks for a run.
+/// Annotation on a parent: a new value requests a run.
 const RUN_NOW: &str = "gobackup.io/run-now";
 
-/// The number of hexadecimal digits that a Job has in its name, of the SHA-256 of the value.
+/// Number of hexadecimal digits in a Job name, from the value's SHA-256.
 const DIGITS: usize = 8;
 
-/// The value that a parent has now, and the name of its Job.
-fn wanted(request: &Request) -> Option<(&str, String)> {
-    let token = request.annotation(RUN_NOW).filter(|it| !it.is_empty())?;
+/// Returns the parent's current value, and the Job's name.
+fn requested(request: &Request) -> Option<(&str, String)> {
+    let token = request
+        .annotation(RUN_NOW)
+        .filter(|token| !token.is_empty())?;
     Some((token, name(request, token)))
 }
 
@@ -31,17 +33,17 @@ fn name(request: &Request, token: &str) -> String {
     format!("{}{}", prefix(request), &hash[..DIGITS])
 }
 
-/// The start of the names of requested Jobs.
+/// Returns the prefix of requested Jobs' names.
 fn prefix(request: &Request) -> String {
     format!("{}-run-", request.name())
 }
 
-/// The last value for which a Job was made.
+/// Returns the last value that got a Job.
 ///
-/// A value may come back after another one, while its first Job is still there. That Job is in the record of an earlier pass.
+/// A value may return after another one while its first Job still exists. An earlier pass has recorded that Job.
 pub(super) fn acted_on(request: &Request, stored: &BackupStatus) -> Option<String> {
     let last = stored.last_run_request.clone();
-    let Some((token, name)) = wanted(request) else {
+    let Some((token, name)) = requested(request) else {
         return last;
     };
     let Some(job) = request.children.find::<Job>(&name) else {
@@ -53,21 +55,21 @@ pub(super) fn acted_on(request: &Request, stored: &BackupStatus) -> Option<Strin
         .and_then(Value::as_str);
     let is_known = |uid: &str| {
         let mut runs = stored.recent_runs.iter().chain(&stored.last_run);
-        stored.counted_jobs.iter().any(|it| it == uid) || runs.any(|it| it.job_uid == uid)
+        stored.counted_jobs.iter().any(|job| job == uid) || runs.any(|run| run.job_uid == uid)
     };
     let is_old = last.as_deref() != Some(token) && uid.is_some_and(is_known);
     if is_old { last } else { Some(token.to_owned()) }
 }
 
-/// The requested Jobs by key and name: the new one, and those that ended within the limits of the history.
+/// Returns the keys and names of requested Jobs: the new one, and finished ones within the history limits.
 pub(crate) fn jobs(plan: &Plan<'_>, history: &History) -> Vec<(String, String)> {
     let request = plan.request;
-    let mut names = kept(plan, history);
-    if let Some((token, name)) = wanted(request) {
+    let mut names = remaining_jobs(plan, history);
+    if let Some((token, name)) = requested(request) {
         let is_made = history.last_request.as_deref() == Some(token);
         if !is_made && !waits(plan, history) {
-            // The host deletes the Job of an earlier request of this value first.
-            names.retain(|it| *it != name);
+            // The host first deletes the Job of an earlier request with this value.
+            names.retain(|other| *other != name);
             if request.children.find::<Job>(&name).is_none() {
                 names.push(name);
             }
@@ -75,8 +77,7 @@ pub(crate) fn jobs(plan: &Plan<'_>, history: &History) -> Vec<(String, String)> 
     }
     let prefix = prefix(request);
     let key = |name: &str| format!("run-{}", &name[prefix.len()..]);
-    let jobs = names.into_iter();
-    jobs.map(|name| (key(&name), name)).collect()
+    names.into_iter().map(|name| (key(&name), name)).collect()
 }
 
 /// Returns true if no further run may start beside an active one.
@@ -87,37 +88,35 @@ fn waits(plan: &Plan<'_>, history: &History) -> bool {
         .parent
         .schedule
         .as_ref()
-        .map(|it| it.concurrency_policy);
+        .map(|schedule| schedule.concurrency_policy);
     let is_alone = policy.unwrap_or_default() == ConcurrencyPolicy::Forbid;
     let is_first = plan.schedule.is_none() && !plan.parent.is_suspended() && !history.has_runs();
     is_first || is_alone && history.active.is_some()
 }
 
-/// The observed Jobs that stay: those that run, and the newest that have ended.
-fn kept(plan: &Plan<'_>, history: &History) -> Vec<String> {
+/// Returns the observed Jobs that stay: active ones, and the newest finished ones.
+fn remaining_jobs(plan: &Plan<'_>, history: &History) -> Vec<String> {
     let defaults = Schedule::from(&OldSchedule::default());
     let schedule = plan.parent.schedule.as_ref().unwrap_or(&defaults);
     let prefix = prefix(plan.request);
-    let mut left = [
-        schedule.successful_jobs_history_limit,
-        schedule.failed_jobs_history_limit,
-    ];
-    // A Job of the CronJob never has such a name, because its suffix is a number.
+    let mut successful = schedule.successful_jobs_history_limit;
+    let mut failed = schedule.failed_jobs_history_limit;
+    // The name of a CronJob's Job ends with a number, so it never has this prefix.
     let is_requested = |run: &&Run| run.job_name.starts_with(&prefix);
-    let mut kept = Vec::new();
-    for run in history.observed.iter().filter(is_requested) {
-        let left = match run.phase {
-            Phase::Succeeded => &mut left[0],
-            Phase::Failed => &mut left[1],
-            Phase::Idle | Phase::Pending | Phase::Running => {
-                kept.push(run.job_name.clone());
-                continue;
-            }
+    let is_within_limits = |run: &&Run| {
+        let slots = match run.phase {
+            Phase::Succeeded => &mut successful,
+            Phase::Failed => &mut failed,
+            Phase::Idle | Phase::Pending | Phase::Running => return true,
         };
-        if *left > 0 {
-            *left -= 1;
-            kept.push(run.job_name.clone());
-        }
-    }
-    kept
+        *slots -= 1;
+        *slots >= 0
+    };
+    history
+        .observed
+        .iter()
+        .filter(is_requested)
+        .filter(is_within_limits)
+        .map(|run| run.job_name.clone())
+        .collect()
 }

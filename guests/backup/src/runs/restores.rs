@@ -1,4 +1,4 @@
-//! The record of the Restores of a parent. It outlives them, so that one that is applied again is not taken for a new one.
+//! The record of a parent's Restores. It outlives them, so a Restore that is applied again does not count as new.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::{
     status::Restored,
 };
 
-/// The maximum number of Restores in the record.
+/// Maximum number of recorded Restores.
 const RESTORES_MAX: usize = 16;
 
 /// A Restore without the fields that do not matter here.
@@ -36,7 +36,7 @@ struct Status {
     start_time: Option<String>,
 }
 
-/// The record of an earlier pass with the Restores that have started since.
+/// Returns the stored record, with Restores that have started since.
 pub(super) fn read(
     request: &Request,
     host: &dyn Host,
@@ -54,21 +54,21 @@ pub(super) fn read(
         Err(ReadError::NotServed { .. } | ReadError::NotGranted { .. }) => Vec::new(),
         observed => observed?,
     };
-    let mut known: BTreeMap<String, Restored> = BTreeMap::new();
-    let started = observed.into_iter().filter_map(|it| {
-        let backup = &it.spec.backup_ref;
+    let mut by_name: BTreeMap<String, Restored> = BTreeMap::new();
+    let started = observed.into_iter().filter_map(|restore| {
+        let backup = &restore.spec.backup_ref;
         let is_own = backup.kind.as_str() == kind && backup.name == request.name();
-        it.status.job_name.filter(|_| is_own)?;
+        restore.status.job_name.filter(|_| is_own)?;
         Some(Restored {
-            name: it.metadata.name?,
-            uid: it.metadata.uid?,
-            time: it.status.start_time?,
+            name: restore.metadata.name?,
+            uid: restore.metadata.uid?,
+            time: restore.status.start_time?,
         })
     });
     for restored in stored.into_iter().chain(started) {
-        known.insert(restored.name.clone(), restored);
+        by_name.insert(restored.name.clone(), restored);
     }
-    let mut restores: Vec<Restored> = known.into_values().collect();
+    let mut restores: Vec<Restored> = by_name.into_values().collect();
     restores.sort_by(|a, b| b.time.cmp(&a.time));
     restores.truncate(RESTORES_MAX);
     Ok(restores)

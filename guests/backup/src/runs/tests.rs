@@ -24,12 +24,14 @@ fn pass(status: &Value, jobs: &[Value], pods: &[Value]) -> Report {
         });
     let mut objects = around();
     objects.extend(pods.iter().cloned());
-    let outcome = Plugin::reconcile(&request.build(), &host(&objects)).unwrap();
-    outcome.report().clone()
+    Plugin::reconcile(&request.build(), &host(&objects))
+        .unwrap()
+        .report()
+        .clone()
 }
 
 #[test]
-fn a_job_that_is_gone_before_its_end_is_a_failed_run() {
+fn a_job_deleted_before_its_end_is_a_failed_run() {
     let running = job(
         "nightly",
         "a",
@@ -74,7 +76,12 @@ fn a_failure_reports_the_end_of_the_log() {
             .unwrap()
             .ends_with("openssl -k *** -in x\nfailed")
     );
-    assert!(report.events.iter().any(|it| it.reason == "BackupFailed"));
+    assert!(
+        report
+            .events
+            .iter()
+            .any(|event| event.reason == "BackupFailed")
+    );
 }
 
 #[test]
@@ -95,8 +102,8 @@ fn the_pods_message_may_come_after_the_end() {
         (&run["size"], &run["durationSeconds"]),
         (&json!("12M"), &json!(75))
     );
-    let gone = pass(&later.status.clone().unwrap(), &jobs, &[]);
-    assert_eq!(gone.status, later.status);
+    let without_pod = pass(&later.status.clone().unwrap(), &jobs, &[]);
+    assert_eq!(without_pod.status, later.status);
 }
 
 #[test]
@@ -149,8 +156,11 @@ fn each_run_has_its_events_once() {
         })
         .collect();
     let reasons = |report: &Report, reason: &str| {
-        let events = report.events.iter().filter(|it| it.reason == reason);
-        events.count()
+        report
+            .events
+            .iter()
+            .filter(|event| event.reason == reason)
+            .count()
     };
     let first = pass(&json!({}), &jobs, &[]);
     assert_eq!(reasons(&first, "RunStarted"), 7);
@@ -161,7 +171,7 @@ fn each_run_has_its_events_once() {
 
 // The history limit and the TTL delete Jobs, possibly before a pass.
 #[test]
-fn a_job_that_is_gone_after_its_success_is_no_failure() {
+fn a_job_deleted_after_its_success_is_not_a_failure() {
     let parent = backup(json!({ "schedule": { "cron": "0 2 * * *" } }));
     let lost = |last_success: Value| {
         let cron_job = json!({
@@ -173,8 +183,10 @@ fn a_job_that_is_gone_after_its_success_is_no_failure() {
             "jobName": "nightly-1", "jobUID": "a", "startTime": "2026-08-20T02:00:01Z", "phase": "Running",
         });
         let status = json!({ "lastRun": run, "recentRuns": [run], "failureCount": 2 });
-        let request = TestRequest::new(&parent).child("schedule", &cron_job);
-        let request = request.status(&status).build();
+        let request = TestRequest::new(&parent)
+            .child("schedule", &cron_job)
+            .status(&status)
+            .build();
         let outcome = Plugin::reconcile(&request, &host(&around())).unwrap();
         let status = outcome.report().status.clone().unwrap();
         let counts = (
@@ -214,12 +226,12 @@ fn sizes_are_short_quantities() {
     }
 }
 
-// gobackup goes on when it cannot delete an archive, and its log says so.
+// gobackup continues when it cannot delete an archive, and only logs it.
 #[test]
 fn a_failure_of_retention_is_a_warning_while_a_storage_has_keep() {
     let line = "[Cycler] Remove 1.tar failed: AccessDenied";
     let good = json!({ "artifacts": [], "bytes": 1, "retention": line, "seconds": 1 }).to_string();
-    let bad = format!("no space left\nkeep was not carried out: {line}\n");
+    let bad = format!("no space left\ngobackup did not apply keep: {line}\n");
     for (keep, status, message, is_told) in [
         (2, complete(), &good, true),
         (2, failed(), &bad, true),
@@ -232,20 +244,24 @@ fn a_failure_of_retention_is_a_warning_while_a_storage_has_keep() {
         let request = TestRequest::new(&parent).child("run", &job).build();
         let mut objects = around();
         objects.push(pod("a", message));
-        let outcome = Plugin::reconcile(&request, &host(&objects)).unwrap();
-        let status = outcome.report().status.clone().unwrap();
+        let status = Plugin::reconcile(&request, &host(&objects))
+            .unwrap()
+            .report()
+            .status
+            .clone()
+            .unwrap();
         let warnings = status["warnings"].as_array().unwrap().iter();
-        let told: Vec<_> = warnings
-            .filter(|it| it["code"] == "RetentionNotKept")
+        let warnings: Vec<_> = warnings
+            .filter(|warning| warning["code"] == "RetentionNotKept")
             .collect();
         assert_eq!(
-            told.len(),
+            warnings.len(),
             usize::from(is_told),
             "{keep} {message}: {status}"
         );
-        let is_whole = told
+        let is_whole = warnings
             .iter()
-            .all(|it| it["message"].as_str().unwrap().contains(line));
+            .all(|warning| warning["message"].as_str().unwrap().contains(line));
         assert!(is_whole, "{status}");
     }
 }

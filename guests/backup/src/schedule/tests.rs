@@ -1,4 +1,4 @@
-//! Every form of a schedule.
+//! All forms of schedules.
 
 use innkeeper_kit::cron::Cron;
 use innkeeper_sdk::testing::TestRequest;

@@ -8,7 +8,7 @@ check() {
   value=${3%"$feed"}
   for break in "$feed" "$return" "$next" "$line" "$paragraph"; do
     case $value in
-    *"$break"*) fail "$2: the value has several lines; gobackup reads a credential of one line" ;;
+    *"$break"*) fail "$2: the value has several lines; gobackup only reads one-line credentials" ;;
     esac
   done
   [ "$1" != value ] || return 0
@@ -21,13 +21,13 @@ check() {
   esac
   [ "$1" != operand ] || return 0
   case $value in
-  SHELL) fail "$2: the value has a character that the shell of pg_dumpall would act on" ;;
+  SHELL) fail "$2: the value has a character that pg_dumpall's shell would act on" ;;
   esac
 }
 sqlite() {
   [ -f "$2" ] || fail "$1: there is no file $2; correct config.path, or mount the volume that has it"
-  [ -r "$2" ] || fail "$1: user `id -u` cannot read $2; set securityContext of the parent to its owner or group"
-  [ "`head -c 15 "$2" | tr -d '\000'`" = "SQLite format 3" ] || fail "$1: $2 is not a database of SQLite: it is empty, encrypted or of another program"
+  [ -r "$2" ] || fail "$1: user `id -u` cannot read $2; set the parent's securityContext to its owner or group"
+  [ "`head -c 15 "$2" | tr -d '\000'`" = "SQLite format 3" ] || fail "$1: $2 is not a SQLite database: it is empty, encrypted or from another program"
   checked=`sqlite3 -batch -cmd '.timeout 10000' "$2" 'PRAGMA quick_check' 2>&1 | head -n 3`
   [ "$checked" = ok ] || fail "$1: SQLite cannot read $2, which may be corrupt or locked; one in WAL mode needs a volume with readOnly: false: $checked"
 }
@@ -35,13 +35,13 @@ include() {
   path=$1
   user=`id -u`
   shift
-  [ ! -L "$path" ] || fail "archive.includes: $path is a symbolic link, of which an archive has only the link; name its target"
+  [ ! -L "$path" ] || fail "archive.includes: $path is a symbolic link, and an archive would only contain the link; name its target"
   [ -e "$path" ] || fail "archive.includes: $path does not exist"
   closed=`find "$path" \( "$@" \) -prune -o \( -type f -o -type d \) -exec sh -c 'for file; do
     if [ -r "$file" ] && { [ ! -d "$file" ] || [ -x "$file" ]; }; then continue; fi
     if [ -e "$file" ]; then printf "%s\n" "$file"; fi
   done' sh {} + 2>/dev/null | head -n 1`
-  [ -z "$closed" ] || fail "archive.includes: user $user cannot read $closed; set securityContext of the parent to its owner or group, or add the path to archive.excludes"
+  [ -z "$closed" ] || fail "archive.includes: user $user cannot read $closed; set the parent's securityContext to its owner or group, or add the path to archive.excludes"
 }
 check_version() {
   version=`gobackup --version 2>/dev/null |

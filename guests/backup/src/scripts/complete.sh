@@ -9,7 +9,7 @@ present[$0] < count {
 END {
   if (number > 5) list = list ", and " number - 5 " more"
   print substr(list, 3)
-}' /work/present /work/expected` || fail "$1: what was restored cannot be compared with the dump: the image needs awk"
+}' /work/present /work/expected` || fail "$1: failed to compare the restored database with the dump: the image needs awk"
   [ -z "$absent" ] || fail "$1: the dump has more than was restored, $2; missing: $absent"
 }
 expect_postgresql() {
@@ -105,7 +105,7 @@ whole_files() {
 }
 compare_files() {
   export TAR_OPTIONS=--quoting-style=literal
-  tar --numeric-owner -tvf "$1" >/work/listed || fail "the archive of the files cannot be listed"
+  tar --numeric-owner -tvf "$1" >/work/listed || fail "failed to list the archive with the files"
   # A mount has a directory lost+found that only root may read.
   (cd "$2" && find . -type f -exec stat -c '%s %n' {} + 2>/dev/null) >/work/present
   absent=`LC_ALL=C awk '
@@ -128,5 +128,5 @@ END {
   for (path in size) if (!number++ || path < first) first = path
   if (number) print number " of them, such as " substr(first, 1, 200) ", are missing or too short"
 }' /work/listed /work/present` || fail "the files cannot be compared with the archive: the image needs awk"
-  [ -z "$absent" ] || fail "the files below $2 are not those of the archive: $absent"
+  [ -z "$absent" ] || fail "the files below $2 differ from the archive: $absent"
 }

@@ -24,13 +24,13 @@ ARCHIVE_ID=`printf '%s' "$POD_UID" | tr -d - | tr 0123456789abcdef bcdfghjkqrstv
 export ARCHIVE_ID
 started="$GOBACKUP_DIR/.started.$ARCHIVE_ID"
 trap 'rm -f "$started"' EXIT
-mkdir -p "$GOBACKUP_DIR/cycler" && touch "$started" || fail "the volume of the state is not writable"
+mkdir -p "$GOBACKUP_DIR/cycler" && touch "$started" || fail "the state volume is not writable"
 rm -f "$HOME/.exit" "$HOME/.size" "$HOME/.retention" "$HOME/.files"
 begin=`date +%s`
 {
   gobackup perform --config /etc/gobackup/gobackup.yml 2>&1
   echo $? >"$HOME/.exit"
-} | watch | LC_ALL=C awk "$redact" || fail "the filter of the log failed: the image needs awk"
+} | watch | LC_ALL=C awk "$redact" || fail "the log filter failed: the image needs awk"
 code=`cat "$HOME/.exit"`
 [ "${code:-1}" = 0 ] || exit "${code:-1}"
 end=`date +%s`
@@ -40,7 +40,7 @@ artifacts=""
 for key in $STORAGES; do
   state="$GOBACKUP_DIR/cycler/${MODEL}_$key.json"
   if [ ! -f "$state" ] || [ `stat -c %Y "$state"` -lt `stat -c %Y "$started"` ]; then
-    fail "nothing was stored in $key"
+    fail "gobackup stored nothing in $key"
   fi
   files=`grep -o '"file_key" *: *"[^"]*"' "$state" | cut -d '"' -f 4`
   file=`printf '%s\n' "$files" | grep -F -e "$ARCHIVE_ID" | tail -n 1`

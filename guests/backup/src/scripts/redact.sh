@@ -96,7 +96,7 @@ END {
   while (end != "" && index(following, substr(end, 1, 1))) end = substr(end, 2)
   printf "%s", end >"/dev/termination-log"
   if (retention != "") {
-    print "keep was not carried out: " retention >"/dev/termination-log"
+    print "gobackup did not apply keep: " retention >"/dev/termination-log"
     printf "%s", escaped(retention, "") >(ENVIRON["HOME"] "/.retention")
   }
   if (sum > size) size = sum

@@ -9,9 +9,9 @@ unpack() {
   esac
   case $name in
   *.enc)
-    [ -n "${ENC_PASSWORD-}" ] || fail "$FILE is encrypted, and encodeWith of the parent has no password"
+    [ -n "${ENC_PASSWORD-}" ] || fail "$FILE is encrypted, and the parent's encodeWith has no password"
     cat "$@" | openssl CIPHER -d -pass env:ENC_PASSWORD >/work/packed ||
-      fail "openssl cannot decrypt $FILE: the password, the cipher or the arguments differ from those of the backup"
+      fail "openssl cannot decrypt $FILE: the password, the cipher or the arguments differ from the backup's"
     ;;
   *) cat "$@" >/work/packed || fail "the archive cannot be copied to its volume, which may be full" ;;
   esac

@@ -1,4 +1,4 @@
-//! Bad and borderline parents and related objects: the verdict of the definition or, after it, of the plugin.
+//! Bad and borderline parents and referenced objects: the schema's verdict or, after it, the plugin's.
 
 use expect_test::{Expect, expect};
 use innkeeper_guest_testing as testing;
@@ -6,7 +6,7 @@ use innkeeper_sdk::testing::TestRequest;
 
 use super::*;
 
-/// The verdict on an object of one of the kinds; on a parent also that of the plugin, with these objects.
+/// Returns the schema's verdict on an object; for parents also the plugin's, with these objects.
 fn verdict(object: &Value, objects: &[Value]) -> String {
     let kind = object["kind"].as_str().unwrap();
     let admitted = match testing::admit(schema(kind), object.as_object().unwrap().clone()) {
@@ -25,7 +25,9 @@ fn verdict(object: &Value, objects: &[Value]) -> String {
         answer => {
             let status = answer.report().status.clone().unwrap();
             let warnings = status["warnings"].as_array().into_iter().flatten();
-            let codes: Vec<&str> = warnings.filter_map(|it| it["code"].as_str()).collect();
+            let codes: Vec<&str> = warnings
+                .filter_map(|warning| warning["code"].as_str())
+                .collect();
             match &codes[..] {
                 [] => "accepted".to_owned(),
                 codes => format!("accepted, {}", codes.join(", ")),
@@ -35,7 +37,7 @@ fn verdict(object: &Value, objects: &[Value]) -> String {
     testing::verdict(&admitted, answer)
 }
 
-/// Compares one line for each spec of a parent beside the objects of [`around`].
+/// Compares one line for each parent spec, with the objects from [`around`].
 #[track_caller]
 fn check(specs: &[Value], expected: &Expect) {
     let lines = specs.iter().map(|spec| {
@@ -45,7 +47,7 @@ fn check(specs: &[Value], expected: &Expect) {
     expected.assert_eq(&lines.collect::<String>());
 }
 
-/// Compares one line for each configuration of a related object, with the verdict on a parent that names it.
+/// Compares one line for each configuration of a referenced object, with the verdict on a parent that names it.
 #[track_caller]
 fn check_related(kind: &str, table: &[(&str, Value)], expected: &Expect) {
     let lines = table.iter().map(|(type_, config)| {
@@ -102,7 +104,8 @@ fn references_stand_in_one_place() {
     beside["databaseRefs"] = refs;
     let mut schedules = backup(json!({ "schedule": { "cron": "@daily" } }));
     schedules["backupModelRef"] = json!({ "schedule": { "cron": "@daily" } });
-    let verdicts = [both, storages, model, beside, schedules].map(|it| verdict(&it, &around()));
+    let verdicts =
+        [both, storages, model, beside, schedules].map(|parent| verdict(&parent, &around()));
     expect![[r"
         rejected, the object: databaseRefs: give it beside spec or inside spec, not both
         rejected, the object: storageRefs: give it beside spec or inside spec, not both
@@ -202,7 +205,7 @@ fn a_parent_names_what_to_store_and_where() {
             {"databaseRefs":[{"apiGroup":"database.gobackup.io","name":"m"}]}: Invalid, databaseRefs[0]: database.gobackup.io needs the type PostgreSQL; set it, or use a Database
             {"databaseRefs":[{"apiGroup":"example.com","name":"m","type":"Any"}]}: Invalid, databaseRefs[0]: there is no kind Any in example.com; use a Database
             {"storageRefs":[{"keep":-1,"name":"s"}]}: rejected, spec.storageRefs[0].keep: -1 is less than the minimum of 0
-            {"defaultStorage":"none"}: Invalid, defaultStorage: none is in no storageRefs
+            {"defaultStorage":"none"}: Invalid, defaultStorage: none is not in storageRefs
             {"backupModelRef":{"name":"none"}}: kept, ReferenceNotFound: BackupModel not found: none
         "#]],
     );
@@ -277,11 +280,11 @@ fn settings_of_archives_are_those_of_gobackup() {
             json!({ "archive": { "includes": ["/data/x"] } }),
         ],
         &expect![[r#"
-            {"compressWith":{"type":"rar"}}: Invalid, compressWith.type: rar is not known to gobackup
+            {"compressWith":{"type":"rar"}}: Invalid, compressWith.type: rar is unknown to gobackup
             {"compressWith":{"type":"gzip"}}: accepted
             {"compressWith":{"type":"taZ"}}: accepted, TypeNotInImage
             {"encodeWith":{"password":"x"}}: Invalid, encodeWith: without type openssl nothing would be encrypted
-            {"encodeWith":{"password":"x","type":"gpg"}}: Invalid, encodeWith.type: gpg is not known to gobackup
+            {"encodeWith":{"password":"x","type":"gpg"}}: Invalid, encodeWith.type: gpg is unknown to gobackup
             {"encodeWith":{"type":"openssl"}}: Invalid, encodeWith: password or passwordRef is required
             {"encodeWith":{"password":"x","type":"openssl"}}: accepted, ClearTextCredential
             {"encodeWith":{"password":"x","passwordRef":{"key":"id","name":"keys"},"type":"openssl"}}: rejected, spec.encodeWith: encodeWith: set either password or passwordRef
@@ -296,8 +299,8 @@ fn settings_of_archives_are_those_of_gobackup() {
             {"splitWith":{"chunkSize":"9223372036854775807"}}: accepted
             {"splitWith":{"chunkSize":"9223372036854775808"}}: Invalid, splitWith.chunkSize: 9223372036854775808 is not a size of split; write a number with a unit such as 500m, 2G or 1GB
             {"archive":{"includes":[]}}: rejected, spec.archive.includes: [] has less than 1 item
-            {"archive":{"includes":["etc"]}}: Invalid, archive.includes: etc is not an absolute path inside a mount of spec.volumes
-            {"archive":{"includes":["/data/x"]}}: Invalid, archive.includes: /data/x is not an absolute path inside a mount of spec.volumes
+            {"archive":{"includes":["etc"]}}: Invalid, archive.includes: etc is not an absolute path inside a mount in spec.volumes
+            {"archive":{"includes":["/data/x"]}}: Invalid, archive.includes: /data/x is not an absolute path inside a mount in spec.volumes
         "#]],
     );
 }
@@ -409,7 +412,7 @@ fn databases_are_checked_before_a_run() {
             postgres {"database":"d"}: rejected, spec.type: "postgres" is not one of "postgresql", "mysql" or 9 other candidates
             postgresql {}: kept, InvalidReference: Database pg: config.database is required unless config.all_databases is true
             postgresql {"database":"d"}: accepted, UsernameMissing
-            postgresql {"all_databases":true,"username":"a;b"}: kept, InvalidReference: Database pg: config.username contains a character that the shell of pg_dumpall would act on
+            postgresql {"all_databases":true,"username":"a;b"}: kept, InvalidReference: Database pg: config.username contains a character that pg_dumpall's shell would act on
             postgresql {"database":"d","username":"a b"}: kept, InvalidReference: Database pg: config.username contains white space, which gobackup cannot pass on
             postgresql {"database":"d","username":"-a"}: kept, InvalidReference: Database pg: config.username begins with a dash, as an option does
             postgresql {"database":"d","port":0}: rejected, spec.config.port: 0 is less than the minimum of 1
@@ -456,7 +459,7 @@ fn the_user_name_of_postgresql_has_no_default_in_a_run() {
     );
 }
 
-/// The keys of a storage of the kind of S3, and further settings.
+/// Returns the keys of an S3-like storage, with more settings.
 fn keys(mut further: Value) -> Value {
     further["access_key_id"] = "a".into();
     further["secret_access_key"] = "b".into();

@@ -1,6 +1,6 @@
-//! A parent with its run and its Restore, in directories of this machine.
+//! A parent with a run and a Restore, in directories on this machine.
 //!
-//! gobackup is the real one where `INNKEEPER_GOBACKUP` names it, and the stand-in otherwise.
+//! gobackup is real if `INNKEEPER_GOBACKUP` names it, and the stand-in otherwise.
 
 use std::fs;
 
@@ -9,21 +9,21 @@ use innkeeper_sdk::testing::TestRequest;
 use super::{
     restore::restore,
     restore_script::{both, containers_of},
-    script::{Ended, Run, Shell, gobackup},
+    run::{Run, RunResult, Shell, gobackup},
     *,
 };
 
-/// A parent with the objects that it refers to, and its run.
+/// A parent with the objects that it references, and a run.
 pub(super) struct Case {
     pub(super) run: Run,
     pub(super) objects: Vec<Value>,
     pub(super) parent: Value,
-    /// The values of Secrets by the names of their variables.
+    /// Secret values by the names of their variables.
     pub(super) values: Vec<(&'static str, Vec<u8>)>,
 }
 
 impl Case {
-    /// A parent with these fields, databases and storages. `/data` is a volume of the run.
+    /// Returns a parent with these fields, databases and storages. `/data` is a volume of the run.
     pub(super) fn new(spec: &Value, databases: &[Value], storages: &[Value]) -> Self {
         let run = Run::new(Shell::Own, "");
         for directory in ["volumes/data", "volumes/data/archives"] {
@@ -32,7 +32,7 @@ impl Case {
         let names = |objects: &[Value]| -> Value {
             objects
                 .iter()
-                .map(|it| json!({ "name": it["metadata"]["name"] }))
+                .map(|object| json!({ "name": object["metadata"]["name"] }))
                 .collect()
         };
         let volume = json!({
@@ -76,8 +76,8 @@ impl Case {
             .collect()
     }
 
-    /// Runs the script of the Job with gobackup, or with the stand-in.
-    pub(super) fn perform(&self, program: Option<&str>) -> Ended {
+    /// Runs the Job's script with gobackup, or with the stand-in.
+    pub(super) fn perform(&self, program: Option<&str>) -> RunResult {
         let scripts = json!({ "scripts": true });
         let outcome = reconcile_with(&self.parent, &self.objects, &scripts).unwrap();
         assert!(outcome.child("run").is_some(), "{:?}", outcome.report());
@@ -101,8 +101,8 @@ impl Case {
             .execute(&container, &self.run.search_path(), &self.values())
     }
 
-    /// Restores a file of the first storage with these fields.
-    pub(super) fn restore(&self, file: &str, spec: &Value) -> Ended {
+    /// Restores a file from the first storage with these fields.
+    pub(super) fn restore(&self, file: &str, spec: &Value) -> RunResult {
         let volume = json!({
             "name": "v", "mountPath": "/data", "readOnly": false,
             "persistentVolumeClaim": { "claimName": "v" },
@@ -129,15 +129,15 @@ impl Case {
     }
 }
 
-/// The name of the only stored file.
+/// Returns the name of the only stored file.
 #[track_caller]
-pub(super) fn stored(ended: &Ended) -> String {
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    let message: Value = serde_json::from_str(&ended.message).unwrap();
+pub(super) fn stored(result: &RunResult) -> String {
+    assert_eq!(result.code, Some(0), "{result:?}");
+    let message: Value = serde_json::from_str(&result.message).unwrap();
     message["artifacts"][0]["file"].as_str().unwrap().to_owned()
 }
 
-/// A storage of type local.
+/// Returns a local storage.
 pub(super) fn shelf() -> Value {
     related(
         "Storage",
@@ -146,26 +146,28 @@ pub(super) fn shelf() -> Value {
     )
 }
 
-/// The paths of all files below a directory of a run, with their sizes.
+/// Returns all files below a directory of a run, with their sizes.
 pub(super) fn files(run: &Run, directory: &str) -> BTreeMap<String, u64> {
-    let mut found = BTreeMap::new();
-    let mut left = vec![std::path::PathBuf::from(run.path(directory))];
-    while let Some(directory) = left.pop() {
+    let mut sizes = BTreeMap::new();
+    let mut directories = vec![std::path::PathBuf::from(run.path(directory))];
+    while let Some(directory) = directories.pop() {
         for entry in fs::read_dir(&directory).unwrap() {
             let entry = entry.unwrap();
             let metadata = entry.metadata().unwrap();
             if metadata.is_dir() {
-                left.push(entry.path());
+                directories.push(entry.path());
             } else {
-                found.insert(entry.path().display().to_string(), metadata.len());
+                sizes.insert(entry.path().display().to_string(), metadata.len());
             }
         }
     }
-    found
+    sizes
 }
 
-/// The paths of the archives on the shelf.
+/// Returns the archives in the local storage.
 pub(super) fn archives(run: &Run) -> Vec<String> {
-    let all = files(run, "volumes/data/archives").into_keys();
-    all.filter(|it| !it.contains("/.gobackup-state/")).collect()
+    files(run, "volumes/data/archives")
+        .into_keys()
+        .filter(|path| !path.contains("/.gobackup-state/"))
+        .collect()
 }

@@ -1,4 +1,4 @@
-//! The schema of the configuration, as the host checks it.
+//! The configuration's schema, as the host checks it.
 
 use innkeeper_guest_testing::check_configurations;
 use serde_json::json;

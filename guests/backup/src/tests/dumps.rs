@@ -1,17 +1,17 @@
-//! The check of dumps, with whole, cut and empty ones of each type.
+//! The dump check, with complete, truncated and empty dumps of each type.
 
 use std::{fs, process::Command};
 
 use super::{
-    script::{Run, Shell},
+    run::{Run, Shell},
     *,
 };
 use crate::script::DUMPS;
 
-/// A program in the place of pg_restore that reads a dump with the word `whole`.
+/// A stand-in for pg_restore that reads a dump with the word `whole`.
 const READING: &str = r#"grep -rq whole "$2" || { echo "unexpected end of file" >&2; exit 1; }"#;
 
-/// The message of the check of these files below the directory of a dump; empty if it is whole.
+/// Returns the check's message about these files below a dump's directory; empty if they are complete.
 fn verdict(shell: Shell, type_: &str, files: &[(&str, &[u8])]) -> String {
     let run = Run::new(shell, "");
     run.program("pg_restore", READING);
@@ -32,23 +32,27 @@ fn verdict(shell: Shell, type_: &str, files: &[(&str, &[u8])]) -> String {
     if shell == Shell::Busybox {
         command.arg("sh");
     }
-    let ended = command
+    let result = command
         .args(["-c", &script])
         .env("PATH", run.search_path())
         .env("TMPDIR", run.path("work"))
         .output()
         .unwrap();
-    let message = String::from_utf8(ended.stderr).unwrap();
-    assert_eq!(ended.status.success(), message.is_empty(), "{message}");
-    let last = message.trim_end().lines().last().unwrap_or_default();
-    last.replace("Database a: the dump ", "")
+    let message = String::from_utf8(result.stderr).unwrap();
+    assert_eq!(result.status.success(), message.is_empty(), "{message}");
+    message
+        .trim_end()
+        .lines()
+        .last()
+        .unwrap_or_default()
+        .replace("Database a: the dump ", "")
 }
 
 const CUT: &str = "is not complete: its end is missing";
 
 const NOTHING: &str = "has no content";
 
-/// The end of a plain dump of PostgreSQL 17.6 and later.
+/// The end of a plain dump since PostgreSQL 17.6.
 const RESTRICTED: &[u8] =
     b"SELECT 1;\n--\n-- PostgreSQL database dump complete\n--\n\n\\unrestrict aB3\n\n";
 
@@ -116,13 +120,13 @@ const ROWS: &[Row<'_>] = &[
 fn a_dump_without_its_end_is_not_complete() {
     for (type_, files, expected) in ROWS {
         for shell in Shell::all() {
-            let found = verdict(shell, type_, files);
-            assert_eq!(&found, expected, "{type_} {files:?} {shell:?}");
+            let problem = verdict(shell, type_, files);
+            assert_eq!(&problem, expected, "{type_} {files:?} {shell:?}");
         }
     }
 }
 
-// etcd sends the SHA-256 of a snapshot after it.
+// etcd sends a snapshot's SHA-256 after it.
 #[test]
 fn the_hash_of_a_snapshot_of_etcd_is_checked() {
     use sha2_of as hash;
@@ -134,8 +138,8 @@ fn the_hash_of_a_snapshot_of_etcd_is_checked() {
         (&whole[1..], CUT),
     ] {
         for shell in Shell::all() {
-            let found = verdict(shell, "etcd", &[("dump-h:2379", snapshot)]);
-            assert_eq!(found, expected);
+            let problem = verdict(shell, "etcd", &[("dump-h:2379", snapshot)]);
+            assert_eq!(problem, expected);
         }
     }
 }
@@ -232,20 +236,20 @@ fn chunks_are_refused_where_gobackup_cannot_store_them() {
         let parent = backup(json!({ "splitWith": { "chunkSize": "1m" } }));
         let outcome = reconcile(&parent, &objects).unwrap();
         let ready = condition(outcome.report(), "Ready");
-        let told = format!("chunks of splitWith in a storage of type {type_};");
+        let message = format!("chunks of splitWith in a storage of type {type_};");
         assert_eq!(
             ready.starts_with("False/InvalidReference: Storage s: "),
             is_refused,
             "{ready}"
         );
-        assert_eq!(ready.contains(&told), is_refused, "{ready}");
+        assert_eq!(ready.contains(&message), is_refused, "{ready}");
         assert_eq!(outcome.child("run").is_some(), !is_refused);
         let whole = reconcile(&backup(json!({})), &objects).unwrap();
         assert!(whole.child("run").is_some());
     }
 }
 
-/// A run with the stand-in and a program in the place of sqlite3, which copies a dump and ends with 0.
+/// A run with the stand-in and a fake sqlite3, which copies a dump and exits with 0.
 fn sqlite_run(outcome: &Outcome, check: &str) -> Run {
     let config = configuration(outcome);
     let run = Run::new(Shell::Own, "");
@@ -268,16 +272,16 @@ fn a_run_checks_a_file_of_sqlite_and_its_dump() {
     objects[0] = related("Database", "app", config);
     let parent = backup(json!({ "databaseRefs": [{ "name": "app" }] }));
     let outcome = reconcile(&parent, &objects).unwrap();
-    let container = script::gobackup(&outcome);
-    for (file, check, dump, told) in [
+    let container = run::gobackup(&outcome);
+    for (file, check, dump, message) in [
         (Some(HEADER), "ok", DUMP, None),
         (None, "ok", DUMP, Some("Database app: there is no file")),
-        (Some(""), "ok", DUMP, Some("is not a database of SQLite")),
+        (Some(""), "ok", DUMP, Some("is not a SQLite database")),
         (
             Some("\u{1}\u{2}encrypted"),
             "ok",
             DUMP,
-            Some("is not a database of SQLite"),
+            Some("is not a SQLite database"),
         ),
         (Some(HEADER), "Error: database is locked", DUMP, Some(READ)),
         (Some(HEADER), "*** in database main ***", DUMP, Some(READ)),
@@ -307,16 +311,16 @@ fn a_run_checks_a_file_of_sqlite_and_its_dump() {
         if let Some(content) = file {
             run.file("volumes/data/app.db", content);
         }
-        let ended = run.execute(&container, &run.search_path(), &[]);
-        match told {
+        let result = run.execute(&container, &run.search_path(), &[]);
+        match message {
             None => {
-                let message: Value = serde_json::from_str(&ended.message).unwrap();
-                assert!(message["bytes"].as_u64() > Some(500), "{ended:?}");
+                let message: Value = serde_json::from_str(&result.message).unwrap();
+                assert!(message["bytes"].as_u64() > Some(500), "{result:?}");
             }
-            Some(told) => {
-                assert_eq!(ended.code, Some(1), "{ended:?}");
-                assert!(ended.message.contains(told), "{told}: {ended:?}");
-                assert!(!ended.log.contains("Uploading"), "{ended:?}");
+            Some(message) => {
+                assert_eq!(result.code, Some(1), "{result:?}");
+                assert!(result.message.contains(message), "{message}: {result:?}");
+                assert!(!result.log.contains("Uploading"), "{result:?}");
             }
         }
         assert_eq!(

@@ -1,5 +1,5 @@
-//! Each form of an archive goes back through the script of a Restore: all values of the plugin's own lists, with gobackup
-//! where there is one, and with the stand-in otherwise.
+//! Archives of each form pass through the script of a Restore: all values in the plugin's lists, with gobackup if
+//! available, and with the stand-in otherwise.
 
 use std::{fs, process::Command};
 
@@ -7,7 +7,7 @@ use super::{
     case::{Case, files, shelf, stored},
     gobackup::program,
     restore_script::real::is_full,
-    script::Run,
+    run::Run,
     *,
 };
 use crate::{
@@ -15,38 +15,42 @@ use crate::{
     render::{COMPRESSION_ALIASES, COMPRESSIONS},
 };
 
-/// The compressions whose programs this machine has.
+/// Returns the compressions whose programs this machine has.
 fn compressions() -> Vec<Value> {
     let has = |program: &str| {
-        let found = Command::new("sh")
+        let output = Command::new("sh")
             .args(["-c", &format!("command -v {program}")])
             .output();
-        found.unwrap().status.success()
+        output.unwrap().status.success()
     };
     let is_there = |type_: &&str| match *type_ {
         "Z" | "taZ" | "tar.Z" => has("compress"),
-        it if it.contains("lzo") => has("lzop"),
+        type_ if type_.contains("lzo") => has("lzop"),
         "lz" | "tar.lz" => has("lzip"),
-        it if it.contains("zst") => has("zstd"),
+        type_ if type_.contains("zst") => has("zstd"),
         _ => true,
     };
-    let aliases = COMPRESSION_ALIASES.iter().map(|it| &it.0);
-    let types = COMPRESSIONS.iter().chain(aliases).copied().filter(is_there);
-    let blocks = types.map(|it| json!({ "type": it }));
+    let aliases = COMPRESSION_ALIASES.iter().map(|alias| &alias.0);
+    let blocks = COMPRESSIONS
+        .iter()
+        .chain(aliases)
+        .copied()
+        .filter(is_there)
+        .map(|type_| json!({ "type": type_ }));
     std::iter::once(Value::Null).chain(blocks).collect()
 }
 
 /// No encryption, each cipher in both ways, and each option.
 fn encryptions() -> Vec<Value> {
-    let ciphers = CIPHERS.split(' ').flat_map(|it| {
+    let ciphers = CIPHERS.split(' ').flat_map(|cipher| {
         [
-            json!({ "cipher": it }),
-            json!({ "args": format!("-pbkdf2 -{it}") }),
+            json!({ "cipher": cipher }),
+            json!({ "args": format!("-pbkdf2 -{cipher}") }),
         ]
     });
     let options = programs::samples(&OPENSSL)
         .into_iter()
-        .map(|it| json!({ "args": format!("-pbkdf2  {it}") }));
+        .map(|option| json!({ "args": format!("-pbkdf2  {option}") }));
     let further = [
         json!({}),
         json!({ "base64": true, "args": " -iter 600" }),
@@ -58,25 +62,25 @@ fn encryptions() -> Vec<Value> {
         .into_iter()
         .chain(options)
         .chain(ciphers)
-        .map(|mut it| {
-            it["type"] = json!("openssl");
-            it["passwordRef"] = json!({ "name": "keys", "key": "key" });
-            it
+        .map(|mut block| {
+            block["type"] = json!("openssl");
+            block["passwordRef"] = json!({ "name": "keys", "key": "key" });
+            block
         });
     // As many without, so that they meet all other settings too.
     blocks
         .enumerate()
-        .flat_map(|(place, it)| {
+        .flat_map(|(place, block)| {
             if place % 3 == 0 {
-                vec![Value::Null, it]
+                vec![Value::Null, block]
             } else {
-                vec![it]
+                vec![block]
             }
         })
         .collect()
 }
 
-/// No chunks, and those of each unit and form of suffixes.
+/// Returns no chunks, and chunks with each unit and suffix form.
 fn splits() -> Vec<Value> {
     let sizes = programs::CHUNK_UNITS.iter().map(|unit| match *unit {
         "" => "700".to_owned(),
@@ -99,15 +103,18 @@ fn is_restored(spec: &Value, program: Option<&str>, content: &[u8]) -> bool {
     let case = Case::new(spec, &[], &[shelf()]).value("ENC_PASSWORD", b"two words'\"$");
     case.run.directory("volumes/data/docs");
     fs::write(case.run.file("volumes/data/docs/a b", ""), content).unwrap();
-    let ended = case.perform(program);
-    if ended.code != Some(0) && ended.message.contains("OpenSSL encrypt failed") {
+    let result = case.perform(program);
+    if result.code != Some(0) && result.message.contains("OpenSSL encrypt failed") {
         return false;
     }
     let spec_of_restore = json!({ "confirm": "", "archive": { "targetPath": "/data/back" } });
-    let restored = case.restore(&stored(&ended), &spec_of_restore);
+    let restored = case.restore(&stored(&result), &spec_of_restore);
     assert_eq!(restored.code, Some(0), "{spec}: {restored:?}");
     let back = files(&case.run, "volumes/data/back");
-    let path = back.keys().find(|it| it.ends_with("/docs/a b")).unwrap();
+    let path = back
+        .keys()
+        .find(|path| path.ends_with("/docs/a b"))
+        .unwrap();
     assert_eq!(fs::read(path).unwrap(), content, "{spec}");
     true
 }
@@ -116,15 +123,17 @@ fn is_restored(spec: &Value, program: Option<&str>, content: &[u8]) -> bool {
 fn every_form_of_an_archive_is_restored() {
     let program = program();
     let content: Vec<u8> = (0..6000_u32)
-        .map(|it| (it.wrapping_mul(it) >> 7).to_le_bytes()[0])
+        .map(|number| (number.wrapping_mul(number) >> 7).to_le_bytes()[0])
         .collect();
-    let (compressions, encryptions, splits) = (compressions(), encryptions(), splits());
+    let compressions = compressions();
+    let encryptions = encryptions();
+    let splits = splits();
     let most = compressions.len().max(splits.len());
     let number = match (&program, is_full()) {
         (None, false) => most,
         _ => most.max(encryptions.len()),
     };
-    // The short run has each compression and unit, and a sample of the ciphers.
+    // The short run has each compression and unit, and some ciphers.
     let step = encryptions.len() / number;
     let mut refused = 0;
     for place in 0..number {
@@ -134,7 +143,7 @@ fn every_form_of_an_archive_is_restored() {
             ("encodeWith", &encryptions[place * step % encryptions.len()]),
             ("splitWith", &splits[place % splits.len()]),
         ];
-        for (field, value) in settings.into_iter().filter(|it| !it.1.is_null()) {
+        for (field, value) in settings.into_iter().filter(|setting| !setting.1.is_null()) {
             spec[field] = value.clone();
         }
         refused += usize::from(!is_restored(&spec, program.as_deref(), &content));
@@ -155,24 +164,27 @@ fn modes_are_kept_and_lost_owners_are_named() {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
     }
     fs::set_permissions(&directory, fs::Permissions::from_mode(0o2775)).unwrap();
-    let ended = case.perform(program().as_deref());
+    let result = case.perform(program().as_deref());
     let restored = case.restore(
-        &stored(&ended),
+        &stored(&result),
         &json!({ "confirm": "", "archive": { "targetPath": "/data/back" } }),
     );
     assert_eq!(restored.code, Some(0), "{restored:?}");
-    let told =
+    let message =
         format!("owners were not kept: files of 1000/1000 (user/group) belong to {own}/{own} now");
-    assert!(restored.message.contains(&told), "{restored:?}");
+    assert!(restored.message.contains(&message), "{restored:?}");
     let back = files(&case.run, "volumes/data/back");
     let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
-    let modes = back.keys().map(|it| mode(it.as_ref())).collect::<Vec<_>>();
+    let modes = back
+        .keys()
+        .map(|path| mode(path.as_ref()))
+        .collect::<Vec<_>>();
     assert_eq!(modes, [0o664, 0o646, 0o600]);
     let first = std::path::Path::new(back.keys().next().unwrap());
     assert_eq!(mode(first.parent().unwrap()), 0o2775);
 }
 
-// The format of names is the user's, and may look like an extension.
+// The user sets the format of names, which may look like an extension.
 #[test]
 fn a_format_of_names_with_extensions_is_restored() {
     let program = program();

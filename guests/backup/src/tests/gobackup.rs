@@ -1,12 +1,12 @@
 //! Runs and restorations with the real gobackup, real servers and real storages.
 //!
-//! `INNKEEPER_GOBACKUP` names the program. Without it these tests do not run, and tests/full says so.
+//! `INNKEEPER_GOBACKUP` names the program. Without it these tests do not run, and tests/full reports it.
 
 use std::fs;
 
 use super::{
     case::{Case, archives, files, shelf, stored},
-    script::{Run, Shell},
+    run::{Run, Shell},
     *,
 };
 
@@ -22,5 +22,5 @@ mod storages;
 pub(super) fn program() -> Option<String> {
     std::env::var("INNKEEPER_GOBACKUP")
         .ok()
-        .filter(|it| !it.is_empty())
+        .filter(|path| !path.is_empty())
 }

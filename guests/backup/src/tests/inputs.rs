@@ -1,4 +1,4 @@
-//! Missing and invalid input: errors of the parent, and errors of the objects that it refers to.
+//! Missing and invalid input: errors in the parent, and errors in the objects that it references.
 
 use innkeeper_sdk::testing::{TestRequest, definition_problems};
 
@@ -12,7 +12,7 @@ fn invalid(spec: Value) -> String {
     fault.message
 }
 
-/// The condition `Ready` of an answer that keeps the children.
+/// Returns `Ready` of an answer that keeps the children.
 fn kept(parent: &Value, related: &[Value]) -> String {
     let outcome = reconcile(parent, related).unwrap();
     let Outcome::Keep(report) = outcome else {
@@ -67,7 +67,7 @@ fn errors_of_the_parent_are_invalid() {
         ),
         (
             json!({ "compressWith": { "type": "rar" } }),
-            "compressWith.type: rar is not known to gobackup",
+            "compressWith.type: rar is unknown to gobackup",
         ),
         (
             json!({ "encodeWith": { "password": "x" } }),
@@ -79,11 +79,11 @@ fn errors_of_the_parent_are_invalid() {
         ),
         (
             json!({ "archive": { "includes": ["etc"] } }),
-            "archive.includes: etc is not an absolute path inside a mount of spec.volumes",
+            "archive.includes: etc is not an absolute path inside a mount in spec.volumes",
         ),
         (
             json!({ "archive": { "includes": ["/data/../etc"] }, "volumes": [volume("data", "/data")] }),
-            "archive.includes: /data/../etc is not an absolute path inside a mount of spec.volumes",
+            "archive.includes: /data/../etc is not an absolute path inside a mount in spec.volumes",
         ),
         (
             json!({ "volumes": [volume("data", "/data"), volume("data", "/more")] }),
@@ -124,7 +124,7 @@ fn errors_of_notifiers_and_of_the_placement_are_invalid() {
         ),
         (
             json!({ "notifiers": [hook(json!({ "X Y": { "name": "keys", "key": "pg" } }))] }),
-            "notifiers: hook: config.headers_ref: \"X Y\" is not the name of a header: write letters, digits, \
+            "notifiers: hook: config.headers_ref: \"X Y\" is not a header name: use letters, digits, \
              '-' and '_'",
         ),
         (
@@ -329,7 +329,7 @@ fn an_error_in_the_model_is_not_the_parents_fault() {
     let parent = backup(json!({ "backupModelRef": { "name": "m" } }));
     assert_eq!(
         kept(&parent, &objects),
-        "False/InvalidReference: BackupModel m: compressWith.type: rar is not known to gobackup"
+        "False/InvalidReference: BackupModel m: compressWith.type: rar is unknown to gobackup"
     );
 }
 
@@ -378,9 +378,9 @@ fn a_schedule_continues_until_a_broken_reference_is_repaired() {
     let fake = host(&around()[1..]);
     let outcome = Plugin::reconcile(&request, &fake).unwrap();
     assert!(matches!(outcome, Outcome::Keep(_)));
-    let kept = outcome.report().status.clone().unwrap();
+    let later = outcome.report().status.clone().unwrap();
     for field in ["effectiveSchedule", "nextRun", "configHash"] {
-        assert_eq!(kept[field], status[field]);
+        assert_eq!(later[field], status[field]);
     }
     let repaired = Plugin::reconcile(&request, &host(&around())).unwrap();
     assert_eq!(names(&repaired), names(&first));
@@ -404,7 +404,7 @@ fn warns_about_settings_that_may_not_have_the_intended_effect() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|it| it["code"].as_str().unwrap())
+        .map(|warning| warning["code"].as_str().unwrap())
         .collect();
     assert_eq!(
         codes,
@@ -419,12 +419,12 @@ fn warns_about_settings_that_may_not_have_the_intended_effect() {
         .report()
         .events
         .iter()
-        .map(|it| it.reason.as_str())
+        .map(|event| event.reason.as_str())
         .collect();
     assert_eq!(reasons, codes);
 }
 
-// libpq asks the system for the name of the user, and no user of the image has the ID of the run.
+// libpq asks the system for the user's name, and no user in the image has the run's ID.
 #[test]
 fn a_missing_user_name_of_postgresql_is_a_warning_where_the_run_has_none() {
     let codes = |spec: Value| {
@@ -433,13 +433,17 @@ fn a_missing_user_name_of_postgresql_is_a_warning_where_the_run_has_none() {
             .as_object_mut()
             .unwrap()
             .remove("username");
-        let outcome = reconcile(&backup(spec), &objects).unwrap();
-        let status = outcome.report().status.clone().unwrap();
+        let status = reconcile(&backup(spec), &objects)
+            .unwrap()
+            .report()
+            .status
+            .clone()
+            .unwrap();
         status["warnings"]
             .as_array()
             .unwrap()
             .iter()
-            .any(|it| it["code"] == "UsernameMissing")
+            .any(|warning| warning["code"] == "UsernameMissing")
     };
     assert!(codes(json!({})));
     assert!(!codes(json!({ "image": "example.com/gobackup:1" })));
@@ -460,9 +464,11 @@ fn schemas_follow_the_table_of_types() {
     let manifest = Plugin::describe();
     assert_eq!(manifest.crds.len(), 8);
     let crd = |kind: &str| {
-        let crds = manifest.crds.iter();
-        let mut found = crds.filter(|it| it["spec"]["names"]["kind"] == kind);
-        found.next().expect("the definition is there")
+        manifest
+            .crds
+            .iter()
+            .find(|crd| crd["spec"]["names"]["kind"] == kind)
+            .expect("the definition is there")
     };
     let root = |kind: &str| &crd(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     let spec = &root("Database")["properties"]["spec"];

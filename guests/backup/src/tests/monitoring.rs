@@ -1,25 +1,26 @@
-//! The metrics that kube-state-metrics makes of the parents.
+//! The metrics that kube-state-metrics makes from the parents.
 
 use super::*;
 
 const METRICS: &str = include_str!("../../monitoring/kube-state-metrics.yaml");
 const ALERTS: &str = include_str!("../../monitoring/alerts.yaml");
 
-/// The schema of the definition of a kind.
+/// Returns a kind's schema.
 fn root(kind: &str) -> &'static Value {
     let mut crds = manifest().crds.iter();
-    let crd = crds.find(|it| it["spec"]["names"]["kind"] == kind);
+    let crd = crds.find(|crd| crd["spec"]["names"]["kind"] == kind);
     &crd.expect("the definition is there")["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 }
 
-/// The schema at a path of kube-state-metrics, which names fields of each item of a list.
+/// Returns the schema at a kube-state-metrics path, which names fields of list items.
 fn at<'a>(schema: &'a Value, path: &Value) -> &'a Value {
     let steps = path.as_array().into_iter().flatten();
     steps.fold(schema, |schema, step| {
         let schema = schema.get("items").unwrap_or(schema);
         let field = step.as_str().unwrap();
-        let found = schema["properties"].get(field);
-        found.unwrap_or_else(|| panic!("there is no field {field} of {path}"))
+        schema["properties"]
+            .get(field)
+            .unwrap_or_else(|| panic!("there is no field {field} of {path}"))
     })
 }
 
@@ -39,7 +40,7 @@ fn every_metric_is_of_a_field_that_is_a_number_a_time_or_a_condition() {
         }
         for metric in resource["metrics"].as_array().unwrap() {
             let gauge = &metric["each"]["gauge"];
-            // No definition lists the fields of metadata.
+            // No CRD lists the metadata fields.
             if gauge["path"][0] == "metadata" {
                 continue;
             }
@@ -56,13 +57,16 @@ fn every_metric_is_of_a_field_that_is_a_number_a_time_or_a_condition() {
     assert_eq!(kinds, ["Backup", "CronBackup", "Restore", "Storage"]);
 }
 
-// The texts of the alerts name conditions and reasons, which no definition lists.
+// Alert texts name conditions and reasons, which no CRD lists.
 #[test]
 fn the_alerts_select_the_conditions_of_a_report() {
     let conditions = |outcome: &Outcome| {
-        let conditions = outcome.report().conditions.iter();
-        let shown = conditions.map(|it| format!("{}/{}", it.type_, it.reason));
-        shown.collect::<Vec<_>>()
+        outcome
+            .report()
+            .conditions
+            .iter()
+            .map(|condition| format!("{}/{}", condition.type_, condition.reason))
+            .collect::<Vec<_>>()
     };
     let parent = backup(json!({ "schedule": { "cron": "0 2 * * *" } }));
     let overdue = json!({

@@ -1,4 +1,4 @@
-//! The children of an answer, and the report on the runs that the cluster shows.
+//! The children of an answer, and the report on the runs in the cluster.
 
 use innkeeper_sdk::testing::TestRequest;
 use k8s_openapi::api::batch::v1::Job;
@@ -44,7 +44,7 @@ fn the_article_makes_a_configuration_and_a_job() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|it| it["name"].as_str().unwrap())
+        .map(|variable| variable["name"].as_str().unwrap())
         .collect();
     assert_eq!(
         variables,
@@ -206,8 +206,11 @@ fn a_claim_that_is_large_enough_is_left_alone() {
     let again = |size: &str| {
         let parent = backup(json!({ "state": { "mode": "Volume", "size": size } }));
         let request = TestRequest::new(&parent).answered(&first).build();
-        let outcome = Plugin::reconcile(&request, &host(&around())).unwrap();
-        outcome.child("state").unwrap().apply
+        Plugin::reconcile(&request, &host(&around()))
+            .unwrap()
+            .child("state")
+            .unwrap()
+            .apply
     };
     assert_eq!(again("1Mi"), ApplyPolicy::Hold);
     assert_eq!(again("64Mi"), ApplyPolicy::Hold);
@@ -251,7 +254,7 @@ fn keys_of_several_lines_are_files() {
         .as_array()
         .unwrap()
         .iter()
-        .find(|it| it["name"] == "keys");
+        .find(|volume| volume["name"] == "keys");
     assert_eq!(
         volume.unwrap()["projected"]["sources"],
         json!([{ "secret": { "name": "ssh", "items": [{ "key": "id", "path": "ST0_PRIVATE_KEY" }] } }])
@@ -336,7 +339,11 @@ fn a_run_that_ends_well_makes_the_parent_ready_and_stays_recorded() {
     assert_eq!(status["phase"], "Succeeded");
     assert_eq!(status["successCount"], 1);
     assert_eq!(status["lastSuccessfulBackupTime"], "2026-08-20T02:01:00Z");
-    let reasons: Vec<&str> = report.events.iter().map(|it| it.reason.as_str()).collect();
+    let reasons: Vec<&str> = report
+        .events
+        .iter()
+        .map(|event| event.reason.as_str())
+        .collect();
     assert_eq!(reasons, ["RunStarted", "BackupSucceeded"]);
 
     // After the Job is deleted, no new one is created and the result stays.
@@ -439,7 +446,7 @@ fn a_schedule_that_did_not_run_is_overdue() {
             .report()
             .events
             .iter()
-            .any(|it| it.reason == "Overdue")
+            .any(|event| event.reason == "Overdue")
     );
 }
 
@@ -457,8 +464,10 @@ fn a_resumed_schedule_is_not_overdue_before_its_next_run() {
             "type": "Scheduled", "status": status, "reason": reason, "message": "",
             "lastTransitionTime": since,
         }] });
-        let request = TestRequest::new(&parent).child("schedule", &cron_job);
-        let request = request.status(&stored).build();
+        let request = TestRequest::new(&parent)
+            .child("schedule", &cron_job)
+            .status(&stored)
+            .build();
         let outcome = Plugin::reconcile(&request, &host(&around())).unwrap();
         condition(outcome.report(), "Scheduled")
     };
@@ -478,7 +487,7 @@ fn a_resumed_schedule_is_not_overdue_before_its_next_run() {
     );
 }
 
-// No condition states the suspension of a parent that waits or has run.
+// No condition states that a waiting or finished parent is suspended.
 #[test]
 fn a_suspension_has_no_event_in_each_pass() {
     let blocked = backup(json!({ "suspend": true, "databaseRefs": [{ "name": "none" }] }));
@@ -506,8 +515,9 @@ fn due_times_are_those_of_the_time_zone() {
         "metadata": { "name": "nightly", "uid": "cron-uid", "creationTimestamp": "2026-08-18T00:00:00Z" },
         "status": { "lastScheduleTime": "2026-08-19T00:00:00Z" },
     });
-    let request = TestRequest::new(&parent).child("schedule", &cron_job);
-    let request = request.build();
+    let request = TestRequest::new(&parent)
+        .child("schedule", &cron_job)
+        .build();
     let berlin = host(&around()).zone("Europe/Berlin", [(0, 3600), (SUMMER_MS, 7200)]);
     let outcome = Plugin::reconcile(&request, &berlin).unwrap();
     let report = outcome.report();
@@ -522,7 +532,7 @@ fn due_times_are_those_of_the_time_zone() {
 
 // The API server would refuse the CronJob, and the parent would wait for it.
 #[test]
-fn an_unknown_time_zone_is_told() {
+fn an_unknown_time_zone_is_reported() {
     for (zone, is_known) in [
         ("UTC", true),
         ("Etc/UTC", true),
@@ -543,8 +553,8 @@ fn an_unknown_time_zone_is_told() {
             continue;
         };
         assert!(!is_known, "{zone}: {fault:?}");
-        let told = format!("schedule.timeZone: {zone} is not a known time zone");
-        assert!(fault.message.starts_with(&told), "{fault:?}");
+        let message = format!("schedule.timeZone: {zone} is not a known time zone");
+        assert!(fault.message.starts_with(&message), "{fault:?}");
         let report = fault.report.as_ref().unwrap();
         assert!(condition(report, "Ready").starts_with("False/Invalid: "));
         assert!(condition(report, "Scheduled").starts_with("False/"));
@@ -566,7 +576,7 @@ fn an_invalid_parent_is_not_ready_and_says_why() {
         let fault = Plugin::reconcile(&request.build(), &host(&around())).unwrap_err();
         assert_eq!(
             condition(&fault.report.unwrap(), "Ready"),
-            "False/Invalid: compressWith.type: rar is not known to gobackup"
+            "False/Invalid: compressWith.type: rar is unknown to gobackup"
         );
     }
 }
@@ -585,16 +595,20 @@ pub(super) fn claim(name: &str) -> Value {
     })
 }
 
-/// The Pod of a parent with these fields, and the codes of its warnings.
+/// Returns the Pod for a parent with these fields, and its warning codes.
 fn pod_of(spec: Value, storage: Value) -> (Value, Vec<String>) {
     let mut objects = around();
     objects[1] = storage;
     objects.extend([claim("data"), secret("ssh", &["id"])]);
     let outcome = reconcile(&backup(spec), &objects).unwrap();
     let status = outcome.report().status.as_ref().unwrap();
-    let warnings = status["warnings"].as_array().unwrap().iter();
-    let codes = warnings.map(|it| it["code"].as_str().unwrap().to_owned());
-    let codes = codes.filter(|it| it != "ClearTextCredential").collect();
+    let codes = status["warnings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|warning| warning["code"].as_str().unwrap().to_owned())
+        .filter(|code| code != "ClearTextCredential")
+        .collect();
     let run = outcome.child("run").expect("there is a run");
     (run.object["spec"]["template"]["spec"].clone(), codes)
 }
@@ -639,13 +653,16 @@ fn local(path: &str) -> Value {
     related("Storage", "s", json!({ "type": "local", "config": config }))
 }
 
-// The kubelet changes group and mode of each file of a volume whose source is not read-only.
+// The kubelet changes group and mode of each file in a volume whose source is not read-only.
 #[test]
 fn a_run_leaves_the_files_of_an_application_alone() {
     let nothing = |codes: &[String]| assert!(codes.is_empty(), "{codes:?}");
     let source = |pod: &Value| {
         let volumes = pod["volumes"].as_array().unwrap();
-        let volume = volumes.iter().find(|it| it["name"] == "data-data").unwrap();
+        let volume = volumes
+            .iter()
+            .find(|volume| volume["name"] == "data-data")
+            .unwrap();
         volume["persistentVolumeClaim"].clone()
     };
     let (pod, codes) = pod_of(json!({ "volumes": data(true) }), s3());
@@ -661,7 +678,7 @@ fn a_run_leaves_the_files_of_an_application_alone() {
     assert_eq!(source(&pod), json!({ "claimName": "data" }));
     assert_eq!(pod["securityContext"].get("fsGroup"), None);
 
-    // The claims of the run itself need the group.
+    // The run's own claims need the group.
     let (pod, codes) = pod_of(json!({ "volumes": data(true) }), local("/backups"));
     nothing(&codes);
     assert_eq!(pod["securityContext"]["fsGroup"], 65532);
@@ -698,8 +715,8 @@ fn a_run_has_the_user_and_the_groups_of_the_parent() {
         (&context["runAsUser"], &context["runAsGroup"]),
         (&json!(65532), &json!(65532))
     );
-    let given = json!({ "runAsUser": 33, "supplementalGroups": [44] });
-    let (pod, _) = pod_of(json!({ "securityContext": given }), local("/backups"));
+    let user = json!({ "runAsUser": 33, "supplementalGroups": [44] });
+    let (pod, _) = pod_of(json!({ "securityContext": user }), local("/backups"));
     assert_eq!(
         pod["securityContext"],
         json!({
@@ -708,9 +725,9 @@ fn a_run_has_the_user_and_the_groups_of_the_parent() {
             "seccompProfile": { "type": "RuntimeDefault" },
         })
     );
-    let given = json!({ "runAsUser": 33, "runAsGroup": 0, "fsGroup": 1 });
+    let user = json!({ "runAsUser": 33, "runAsGroup": 0, "fsGroup": 1 });
     let (pod, codes) = pod_of(
-        json!({ "securityContext": given, "volumes": data(false) }),
+        json!({ "securityContext": user, "volumes": data(false) }),
         s3(),
     );
     let context = &pod["securityContext"];
@@ -721,11 +738,11 @@ fn a_run_has_the_user_and_the_groups_of_the_parent() {
     assert_eq!(codes, ["VolumeGroupChanged"]);
 }
 
-// A parent of the first generation may have no spec, and a block that is absent gets no defaults.
+// A parent of the first generation may have no spec, and absent blocks get no defaults.
 #[test]
 fn constant_defaults_stand_in_the_schema_and_are_those_of_the_plugin() {
     let mut parent = backup(json!({}));
-    let given = parent["spec"].as_object().unwrap().clone();
+    let spec = parent["spec"].as_object().unwrap().clone();
     let mut objects = around();
     objects[1] = local("/backups");
     let plain = reconcile(&parent, &objects).unwrap();
@@ -737,7 +754,7 @@ fn constant_defaults_stand_in_the_schema_and_are_those_of_the_plugin() {
         .object;
     let defaults = admitted["spec"].as_object().unwrap().iter();
     let defaults: Value = defaults
-        .filter(|(key, _)| !given.contains_key(*key))
+        .filter(|(key, _)| !spec.contains_key(*key))
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Properties of every parent that the definition admits.
+//! Properties of every parent that the CRD admits.
 
 use innkeeper_guest_testing::{self as testing, Values};
 use innkeeper_sdk::testing::{FakeHost, ReverseOrder, TestRequest, reverse_order, with_defaults};
@@ -36,10 +36,10 @@ const VALUES: Values = Values {
 fn admitted() -> impl Strategy<Value = Value> {
     let crds = manifest().crds.iter();
     let named = |kind: &str| {
-        let mut found = crds
+        let mut crd = crds
             .clone()
-            .filter(|it| it["spec"]["names"]["kind"] == kind);
-        &found.next().unwrap()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+            .filter(|crd| crd["spec"]["names"]["kind"] == kind);
+        &crd.next().unwrap()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
     };
     let kinds = ["Backup", "CronBackup"].map(|kind| {
         let properties = named(kind);
@@ -73,7 +73,7 @@ fn admitted() -> impl Strategy<Value = Value> {
             if usual[2] {
                 object["spec"]["schedule"] = json!({ "cron": "@daily" });
             }
-            // The plugin refuses scratch databases of dumps that the parent does not have.
+            // The plugin refuses scratch databases for dumps that the parent does not have.
             if let Some(given) = object.pointer_mut("/spec/verify/databases") {
                 *given = json!([{ "database": "pg", "databaseRef": { "name": "scratch" } }]);
             }
@@ -99,11 +99,12 @@ fn repaired(object: Value) -> Value {
     let object = object.as_object().unwrap().clone();
     testing::admitted(schema(&kind), object, |members, cause| {
         let mut path = cause.path.split(['.', '[']);
-        let (first, second) = (path.next().unwrap_or_default(), path.next());
+        let first = path.next().unwrap_or_default();
+        let second = path.next();
         let is_gone = match second {
             Some(field) if first == "spec" => members["spec"]
                 .as_object_mut()
-                .is_some_and(|it| it.remove(field).is_some()),
+                .is_some_and(|object| object.remove(field).is_some()),
             _ => first != "spec" && members.remove(first).is_some(),
         };
         if !is_gone {
@@ -156,7 +157,7 @@ fn cluster() -> FakeHost {
     host(&objects)
 }
 
-/// A child as the API server stores it: with its defaults and metadata.
+/// Returns a child as the API server stores it: with defaults and metadata.
 fn stored(child: &Child) -> Value {
     let pod = json!({
         "dnsPolicy": "ClusterFirst", "schedulerName": "default-scheduler",
@@ -197,11 +198,11 @@ fn next(parent: &Value, answer: &Outcome) -> TestRequest {
     following(parent, answer, answer.children())
 }
 
-/// The next pass, with these children and the report of an answer as the stored status.
+/// Returns the next pass, with these children and the answer's report as the stored status.
 fn following(parent: &Value, answer: &Outcome, children: &[Child]) -> TestRequest {
     let mut status = answer.report().status.clone().unwrap_or_default();
-    let conditions = answer.report().conditions.iter().map(|it| {
-        let mut condition = json!(it);
+    let conditions = answer.report().conditions.iter().map(|condition| {
+        let mut condition = json!(condition);
         condition["lastTransitionTime"] = json!("2026-08-20T11:00:00Z");
         condition
     });
@@ -220,7 +221,7 @@ fn pass(request: TestRequest) -> Result<Outcome, Fault> {
 fn objects(answer: &Outcome) -> BTreeMap<&str, Value> {
     let children = answer.children().iter();
     children
-        .map(|it| (it.key.as_str(), Value::from(it.object.clone())))
+        .map(|child| (child.key.as_str(), Value::from(child.object.clone())))
         .collect()
 }
 
@@ -316,8 +317,8 @@ proptest! {
                     *fault.report.unwrap()
                 }
             };
-            let kept = Outcome::keep(report);
-            let again = pass(following(&parent, &kept, first.children())).unwrap();
+            let keep = Outcome::keep(report);
+            let again = pass(following(&parent, &keep, first.children())).unwrap();
             prop_assert_eq!(objects(&again), objects(&first));
             prop_assert_eq!(again.children(), settled.children());
         }

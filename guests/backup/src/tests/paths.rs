@@ -1,4 +1,4 @@
-//! The places of archives: the path of a storage, with those of the configuration and of the parent below it.
+//! Archive paths: the storage's own, then the configuration's and the parent's.
 
 use std::fmt::Write;
 
@@ -10,24 +10,25 @@ use proptest::prelude::*;
 use super::{
     outcomes::claim,
     restore::{ran, restore, storages},
-    script::{Shell, check_size_on_shelf},
+    run::Shell,
+    script::check_size_on_shelf,
     *,
 };
 
-/// A pass of a parent with this path in the configuration.
+/// Runs a parent's pass with this path in the configuration.
 fn pass(parent: &Value, objects: &[Value], path: &str) -> Outcome {
     let request = TestRequest::new(parent).config(&json!({ "storagePath": path }));
     Plugin::reconcile(&request.build(), &host(objects)).unwrap()
 }
 
-/// The storage `s` of the configuration of gobackup.
+/// Returns the storage `s` in gobackup's configuration.
 fn stored(outcome: &Outcome, model: &str) -> Value {
     let text = configuration(outcome);
     let mut parsed: Value = serde_saphyr::from_str(&text).unwrap();
     parsed["models"][model]["storages"]["s"].take()
 }
 
-/// The path of the storage `s` in the configuration of gobackup.
+/// Returns the path of the storage `s` in gobackup's configuration.
 fn path(outcome: &Outcome, model: &str) -> String {
     let storage = stored(outcome, model);
     storage["path"].as_str().unwrap_or_default().to_owned()
@@ -44,11 +45,13 @@ fn pod(outcome: &Outcome, key: &str) -> Value {
 fn fetched(outcome: &Outcome, key: &str) -> String {
     let container = &pod(outcome, key)["initContainers"][0];
     let mut variables = container["env"].as_array().unwrap().iter();
-    let directory = variables.find(|it| it["name"] == "DIRECTORY").unwrap();
+    let directory = variables
+        .find(|variable| variable["name"] == "DIRECTORY")
+        .unwrap();
     directory["value"].as_str().unwrap().to_owned()
 }
 
-/// The parent of [`backup`] with a path in its reference, if it is not empty.
+/// Returns the parent from [`backup`] with a path in its reference, if it is not empty.
 fn with_path(path: &str) -> Value {
     let mut parent = backup(json!({}));
     if !path.is_empty() {
@@ -57,7 +60,7 @@ fn with_path(path: &str) -> Value {
     parent
 }
 
-/// The objects of [`ran`] with another storage and with a path in the reference of the parent.
+/// Returns the objects from [`ran`] with another storage and a path in the parent's reference.
 fn ran_with(storage: &Value, path: &str) -> Vec<Value> {
     let mut objects = ran();
     objects[1] = storage.clone();
@@ -66,7 +69,7 @@ fn ran_with(storage: &Value, path: &str) -> Vec<Value> {
     objects
 }
 
-/// The types of [`storages`] with an endpoint, and one row for each other S3-like type.
+/// Returns the types from [`storages`] with an endpoint, and one row for each other S3-like type.
 fn types() -> Vec<(String, Value)> {
     let mut rows: Vec<(String, Value)> = storages()
         .into_iter()
@@ -86,7 +89,8 @@ fn types() -> Vec<(String, Value)> {
     rows
 }
 
-// gobackup keeps the list of archives, by which it deletes, beside them, and names it after the parent alone.
+// gobackup stores the list of archives, which it needs to delete them, beside them, and names it after the parent
+// alone.
 #[test]
 fn parents_of_one_name_in_two_namespaces_have_places_of_their_own() {
     let places = |template: &str| {
@@ -174,7 +178,7 @@ fn a_restore_and_a_verification_read_each_type_where_its_runs_write() {
     "]].assert_eq(&lines);
 }
 
-// gobackup joins the path and the name of the archive, and rclone cannot name an object with a slash at its start.
+// gobackup joins path and archive name, and rclone cannot name an object with a leading slash.
 #[test]
 fn an_object_of_gcs_or_azure_has_no_slash_at_its_start() {
     let mut lines = String::new();
@@ -185,8 +189,9 @@ fn an_object_of_gcs_or_azure_has_no_slash_at_its_start() {
             let storage = related("Storage", "s", json!({ "type": type_, "config": config }));
             let objects = ran_with(&storage, "");
             let written = stored(&pass(&with_path(""), &objects, ""), "nightly");
-            let request = TestRequest::new(&restore(json!({})));
-            let request = request.config(&json!({ "storagePath": "" })).build();
+            let request = TestRequest::new(&restore(json!({})))
+                .config(&json!({ "storagePath": "" }))
+                .build();
             let outcome = Plugin::reconcile(&request, &host(&objects)).unwrap();
             let read = fetched(&outcome, "restore");
             writeln!(lines, "{type_} {given:?}: {} {read}", written["path"]).unwrap();
@@ -219,7 +224,7 @@ fn a_storage_of_the_first_generation_has_paths_too() {
     assert_eq!(path(&outcome, "nightly"), "/p/nightly/shop");
 }
 
-// A claim that two parents name has one directory for each storage, and each parent a path of its own in it.
+// A claim that two parents name has one directory for each storage, with a path for each parent.
 #[test]
 fn local_archives_lie_below_the_mount_of_their_claim() {
     let config = json!({ "path": "/backups/", "keep": 2 });
@@ -237,14 +242,14 @@ fn local_archives_lie_below_the_mount_of_their_claim() {
     let run = pod(&outcome, "run")["containers"][0].clone();
     for container in [&run, &pod(&back, "restore")["initContainers"][0]] {
         let mut mounts = container["volumeMounts"].as_array().unwrap().iter();
-        let mount = mounts.find(|it| it["name"] == "local").unwrap();
+        let mount = mounts.find(|mount| mount["name"] == "local").unwrap();
         assert_eq!(
             (&mount["mountPath"], &mount["subPath"]),
             (&json!("/backups/"), &json!("s"))
         );
     }
 
-    // A volume of the parent at the deeper path has them.
+    // A parent's volume at the deeper path has them.
     let volume = json!({
         "name": "v", "mountPath": "/backups/default", "readOnly": false, "configMap": { "name": "c" },
     });
@@ -263,7 +268,7 @@ fn the_size_of_a_local_archive_is_that_of_the_file_below_the_path() {
     check_size_on_shelf(Shell::Own, &outcome);
 }
 
-// The credentials of a storage may be those of a part of the bucket alone.
+// Credentials may be valid for a part of the bucket only.
 #[test]
 fn a_probe_stores_its_archive_below_the_path_of_the_configuration() {
     let mut storage = s3();
@@ -279,7 +284,7 @@ fn a_probe_stores_its_archive_below_the_path_of_the_configuration() {
         hashes
             .insert(outcome.child("probe").unwrap().object["metadata"]["annotations"].to_string());
     }
-    // A change of the path is due for a probe.
+    // A path change makes a probe due.
     assert_eq!(hashes.len(), 2);
 }
 
@@ -404,14 +409,14 @@ proptest! {
         });
         let root = config["path"].as_str().unwrap_or_default().trim_end_matches('/');
         let (sign, own) = match type_.as_str() {
-            "ftp" => ("_", own.map(|it| it.replace('/', "_"))),
+            "ftp" => ("_", own.map(|part| part.replace('/', "_"))),
             _ => ("/", own),
         };
         for (path, names) in [(&first, &names[..2]), (&second, &names[2..])] {
             let below = path.strip_prefix(root).unwrap().trim_start_matches('/');
             let expected = names.iter().map(String::as_str).chain(own.as_deref());
             prop_assert_eq!(below, expected.collect::<Vec<_>>().join(sign));
-            prop_assert!(path.split('/').all(|it| it != ".." && it != "."));
+            prop_assert!(path.split('/').all(|part| part != ".." && part != "."));
         }
         prop_assert_eq!(first == second, names[..2] == names[2..]);
     }

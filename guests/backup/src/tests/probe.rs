@@ -1,4 +1,4 @@
-//! Probes of a `Storage`: when one is due, its Job, its end, and the conditions.
+//! Storage probes: when one is due, the Job, the end, and the conditions.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use proptest::prelude::*;
 use super::{
     outcomes::{complete as succeeded, failed, job, pod},
     restore::storages,
-    script::{Run, Shell},
+    run::{Run, Shell},
     *,
 };
 
 const OWNER: &str = "00000000-0000-4000-8000-000000000001";
 
-/// The storage of [`around`] with these fields of `probe`.
+/// Returns the storage from [`around`] with these `probe` fields.
 fn probed(probe: Value) -> Value {
     let mut storage = s3();
     storage["metadata"]["uid"] = json!(OWNER);
@@ -33,20 +33,20 @@ fn pass(storage: &Value, objects: &[Value], status: &Value, observed: Option<&Va
     Plugin::reconcile(&request.build(), &host(objects)).unwrap()
 }
 
-/// The Job of an answer as the cluster shows it.
+/// Returns an answer's Job as the cluster shows it.
 fn observed(outcome: &Outcome, status: Value) -> Value {
-    let made = Value::from(outcome.child("probe").unwrap().object.clone());
-    let mut it = job("s-probe", "p", OWNER, status);
-    it["metadata"]["annotations"] = made["metadata"]["annotations"].clone();
-    it["metadata"]["labels"] = made["metadata"]["labels"].clone();
-    it
+    let object = Value::from(outcome.child("probe").unwrap().object.clone());
+    let mut job = job("s-probe", "p", OWNER, status);
+    job["metadata"]["annotations"] = object["metadata"]["annotations"].clone();
+    job["metadata"]["labels"] = object["metadata"]["labels"].clone();
+    job
 }
 
 /// The stored status after an answer.
 fn stored(outcome: &Outcome) -> Value {
     let mut status = outcome.report().status.clone().unwrap();
-    let conditions = outcome.report().conditions.iter().map(|it| {
-        let mut condition = json!(it);
+    let conditions = outcome.report().conditions.iter().map(|condition| {
+        let mut condition = json!(condition);
         condition["lastTransitionTime"] = json!("2026-08-20T02:00:00Z");
         condition
     });
@@ -54,10 +54,14 @@ fn stored(outcome: &Outcome) -> Value {
     status
 }
 
-/// Both conditions and the reasons of the events.
-fn told(outcome: &Outcome) -> String {
+/// Returns both conditions and the events' reasons.
+fn line(outcome: &Outcome) -> String {
     let report = outcome.report();
-    let events: Vec<&str> = report.events.iter().map(|it| it.reason.as_str()).collect();
+    let events: Vec<&str> = report
+        .events
+        .iter()
+        .map(|event| event.reason.as_str())
+        .collect();
     let shown = ["Ready", "Available"].map(|type_| match report.find_condition(type_) {
         Some(_) => condition(report, type_),
         None => "none".to_owned(),
@@ -65,9 +69,9 @@ fn told(outcome: &Outcome) -> String {
     format!("{} | {} {events:?}", shown[0], shown[1])
 }
 
-/// The decision on the Job of an answer.
+/// Returns the decision about an answer's Job.
 fn decision(outcome: &Outcome) -> &'static str {
-    match outcome.child("probe").map(|it| it.apply) {
+    match outcome.child("probe").map(|child| child.apply) {
         None => "none",
         Some(ApplyPolicy::Hold) => "held",
         Some(_) => "made",
@@ -75,11 +79,11 @@ fn decision(outcome: &Outcome) -> &'static str {
 }
 
 #[test]
-fn a_storage_without_probe_has_no_children_and_tells_of_its_errors() {
+fn a_storage_without_probe_has_no_children_and_reports_errors() {
     let outcome = pass(&s3(), &[], &json!({}), None);
     assert_eq!(outcome.children(), []);
     expect!["True/Valid: the settings are valid; spec.probe tests the storage itself | none []"]
-        .assert_eq(&told(&outcome));
+        .assert_eq(&line(&outcome));
     let mut storage = s3();
     storage["spec"]["config"]
         .as_object_mut()
@@ -117,8 +121,8 @@ fn a_probe_is_a_run_that_stores_its_configuration() {
             default_storage: "s"
     "#]]
     .assert_eq(&configuration(&outcome));
-    let made = Value::from(outcome.child("probe").unwrap().object.clone());
-    let spec = &made["spec"];
+    let object = Value::from(outcome.child("probe").unwrap().object.clone());
+    let spec = &object["spec"];
     assert_eq!(
         (&spec["backoffLimit"], &spec["activeDeadlineSeconds"]),
         (&json!(0), &json!(600))
@@ -132,18 +136,25 @@ fn a_probe_is_a_run_that_stores_its_configuration() {
         json!(["ALL"])
     );
     let volumes = pod["volumes"].as_array().unwrap().iter();
-    let kinds = volumes.map(|it| it.as_object().unwrap().keys().cloned().collect::<Vec<_>>());
+    let kinds = volumes.map(|volume| {
+        volume
+            .as_object()
+            .unwrap()
+            .keys()
+            .cloned()
+            .collect::<Vec<_>>()
+    });
     assert!(
         kinds
             .flatten()
-            .all(|it| matches!(&*it, "name" | "secret" | "emptyDir"))
+            .all(|key| matches!(&*key, "name" | "secret" | "emptyDir"))
     );
-    // The warning of other parents about a shared storage is about archives.
+    // The warning about other parents with the same storage concerns archives.
     let secret = &outcome.child("config").unwrap().object["metadata"]["annotations"];
     assert!(secret.get("gobackup.io/places").is_none());
 }
 
-// gobackup replaces no object of gcs, and `keep` would count the archives of the probe.
+// gobackup cannot replace objects in gcs, and `keep` would count the probe's archives.
 #[test]
 fn the_archives_of_probes_do_not_pile_up_where_gobackup_can_replace_them() {
     let mut lines = String::new();
@@ -170,46 +181,47 @@ fn a_probe_is_due_after_its_period_and_after_each_change() {
     let first = pass(&probed(json!({})), &around(), &json!({}), None);
     let annotations = &first.child("probe").unwrap().object["metadata"]["annotations"];
     let key = annotations["gobackup.io/config-hash"].clone();
-    // The time of the tests is 2026-08-20T12:00:00Z.
-    let ended = |phase: &str, time: &str| json!({ "probe": { "phase": phase, "jobUID": "p", "configHash": key, "completionTime": time, "message": "denied" } });
-    let good = ended("Succeeded", "2026-08-19T13:00:00Z");
+    // The tests' time is 2026-08-20T12:00:00Z.
+    let status = |phase: &str, time: &str| json!({ "probe": { "phase": phase, "jobUID": "p", "configHash": key, "completionTime": time, "message": "denied" } });
+    let good = status("Succeeded", "2026-08-19T13:00:00Z");
     let changed = |edit: fn(&mut Value, &mut Vec<Value>)| {
-        let (mut storage, mut objects) = (probed(json!({})), around());
+        let mut storage = probed(json!({}));
+        let mut objects = around();
         edit(&mut storage, &mut objects);
         (storage, objects)
     };
     let same = || changed(|_, _| {});
-    let edited = changed(|it, _| it["metadata"]["generation"] = json!(2));
+    let edited = changed(|storage, _| storage["metadata"]["generation"] = json!(2));
     let rotated = changed(|_, them| them[2]["data"]["id"] = json!("bmV3"));
     let unrelated = changed(|_, them| them[2]["data"]["pg"] = json!("bmV3"));
-    let often = changed(|it, _| it["spec"]["probe"]["everyHours"] = json!(6));
+    let often = changed(|storage, _| storage["spec"]["probe"]["everyHours"] = json!(6));
     let table = [
         ("none yet", same(), json!({}), "made"),
         ("23 hours ago", same(), good.clone(), "none"),
         (
             "24 hours ago",
             same(),
-            ended("Succeeded", "2026-08-19T12:00:00Z"),
+            status("Succeeded", "2026-08-19T12:00:00Z"),
             "made",
         ),
         ("23 hours ago, every 6", often, good.clone(), "made"),
         (
             "failed 59 minutes ago",
             same(),
-            ended("Failed", "2026-08-20T11:01:00Z"),
+            status("Failed", "2026-08-20T11:01:00Z"),
             "none",
         ),
         (
             "failed an hour ago",
             same(),
-            ended("Failed", "2026-08-20T11:00:00Z"),
+            status("Failed", "2026-08-20T11:00:00Z"),
             "made",
         ),
         ("the Storage changed", edited, good.clone(), "made"),
         ("a key of its Secret changed", rotated, good.clone(), "made"),
         ("another key changed", unrelated, good.clone(), "none"),
         // A Job that a user deletes has no end.
-        ("its Job is gone", same(), ended("Running", ""), "made"),
+        ("its Job is gone", same(), status("Running", ""), "made"),
     ];
     for (name, (storage, objects), status, expected) in table {
         let outcome = pass(&storage, &objects, &status, None);
@@ -237,11 +249,11 @@ fn a_probe_is_due_after_its_period_and_after_each_change() {
 }
 
 #[test]
-fn the_end_of_a_probe_is_told_once_and_stays_during_the_next_one() {
+fn a_probe_result_is_reported_once_and_stays_during_the_next_probe() {
     let storage = probed(json!({}));
     let mut objects = around();
     let first = pass(&storage, &objects, &json!({}), None);
-    let mut lines = vec![told(&first)];
+    let mut lines = vec![line(&first)];
     let running = json!({ "active": 1, "startTime": "2026-08-20T11:59:00Z" });
     let mut status = stored(&first);
     objects.push(pod("p", "AccessDenied: no such key"));
@@ -261,15 +273,15 @@ fn the_end_of_a_probe_is_told_once_and_stays_during_the_next_one() {
         ("q", succeeded()),
     ] {
         let outcome = pass(&storage, &objects, &status, Some(&next(uid, shown)));
-        lines.push(told(&outcome));
+        lines.push(line(&outcome));
         status = stored(&outcome);
     }
     // A result says nothing about other settings.
     let mut edited = storage;
     edited["metadata"]["generation"] = json!(2);
-    lines.push(told(&pass(&edited, &objects, &status, None)));
+    lines.push(line(&pass(&edited, &objects, &status, None)));
     objects.remove(2);
-    lines.push(told(&pass(&edited, &objects, &status, None)));
+    lines.push(line(&pass(&edited, &objects, &status, None)));
     expect![[r#"
         False/Pending: the first probe has not ended yet | Unknown/NotProbedYet: the first probe has not ended yet []
         False/Pending: the first probe has not ended yet | Unknown/NotProbedYet: the first probe has not ended yet []
@@ -299,7 +311,7 @@ fn a_probe_obeys_the_limits_for_tenants() {
     }
     // Backups use the Secret on their own terms.
     let unprobed = pass(&s3(), &objects, &json!({}), None);
-    assert!(told(&unprobed).starts_with("True/Valid"));
+    assert!(line(&unprobed).starts_with("True/Valid"));
     objects[2]["metadata"]["annotations"] =
         json!({ "innkeeper.dev/shared-with": "Storage.gobackup.io/s" });
     assert_eq!(
@@ -313,12 +325,12 @@ fn a_probe_obeys_the_limits_for_tenants() {
         json!({ "spec": { "priorityClassName": "high" } }),
         json!({ "spec": { "nodeSelector": { "disk": "ssd" } } }),
     ];
-    let lines = templates.map(|it| {
-        let storage = probed(json!({ "podTemplate": it }));
+    let lines = templates.map(|template| {
+        let storage = probed(json!({ "podTemplate": template }));
         let request = TestRequest::new(&storage).build();
         match Plugin::reconcile(&request, &host(&around())) {
-            Ok(outcome) => format!("{it}: {}\n", decision(&outcome)),
-            Err(fault) => format!("{it}: {}\n", fault.message),
+            Ok(outcome) => format!("{template}: {}\n", decision(&outcome)),
+            Err(fault) => format!("{template}: {}\n", fault.message),
         }
     });
     expect![[r#"
@@ -363,14 +375,14 @@ fn every_bad_probe_has_a_verdict() {
         rejected, spec.probe.everyHours: 0 is less than the minimum of 1
         rejected, spec.probe.everyHours: 8761 is greater than the maximum of 8760
         accepted without spec.probe.podTemplate.spec.affinity
-        rejected, spec: probe: a storage of type local is a volume of the Backups that use it; remove probe
+        rejected, spec: probe: a local storage is a volume of the Backups that use it; remove probe
         accepted
         rejected, the object: metadata.name must be at most 50 characters with spec.probe
     "]]
-    .assert_eq(&(storages.map(|it| verdict(&it)).join("\n") + "\n"));
+    .assert_eq(&(storages.map(|storage| verdict(&storage)).join("\n") + "\n"));
 }
 
-// The file of the configuration exists and can be read, whatever the user of the run is.
+// The configuration file exists, and every user can read it.
 #[test]
 fn the_script_of_a_probe_stores_the_configuration_and_hides_credentials() {
     const STORING: &str = r#"echo "key $ST0_SECRET_ACCESS_KEY"
@@ -385,15 +397,17 @@ echo '[{"file_key":"gobackup-probe.tar"}]' >"$GOBACKUP_DIR/cycler/${MODEL}_$STOR
             let run = Run::new(shell, gobackup);
             let file = run.file("gobackup.yml", "models: {}\n");
             let mut container = container.clone();
-            let script = container["args"][0].as_str().unwrap();
-            let script = script.replace("'/etc/gobackup/gobackup.yml'", file.to_str().unwrap());
+            let script = container["args"][0]
+                .as_str()
+                .unwrap()
+                .replace("'/etc/gobackup/gobackup.yml'", file.to_str().unwrap());
             container["args"][0] = json!(script);
             let values: &[(&str, &[u8])] = &[("ST0_SECRET_ACCESS_KEY", b"se cret")];
-            let ended = run.execute(&container, &run.search_path(), values);
-            assert_eq!(ended.code, Some(code), "{ended:?}");
-            assert!(!ended.log.contains("se cret") && !ended.message.contains("se cret"));
+            let result = run.execute(&container, &run.search_path(), values);
+            assert_eq!(result.code, Some(code), "{result:?}");
+            assert!(!result.log.contains("se cret") && !result.message.contains("se cret"));
             if code == 1 {
-                assert_eq!(ended.message, "AccessDenied: ***\n");
+                assert_eq!(result.message, "AccessDenied: ***\n");
             }
         }
     }
@@ -415,7 +429,7 @@ fn applied(child: &Child) -> Value {
 }
 
 fn any_storage() -> impl Strategy<Value = Value> {
-    // The probe of the host's time ended ten hours ago.
+    // The probe at the host's time ended ten hours ago.
     let probe = prop::option::of((10i64..=48, any::<bool>()));
     (prop::sample::select(storages()), probe).prop_map(|((type_, config), probe)| {
         let mut storage = probed(json!({}));
@@ -437,7 +451,7 @@ proptest! {
         let host = || host(&around());
         let next = |answer: &Outcome, children: &[Child]| {
             let request = TestRequest::new(&storage).status(&stored(answer));
-            children.iter().fold(request, |it, child| it.child(&child.key, &applied(child)))
+            children.iter().fold(request, |request, child| request.child(&child.key, &applied(child)))
         };
         let first = pass(&storage, &around(), &json!({}), None);
         let second = Plugin::reconcile(&next(&first, first.children()).build(), &host()).unwrap();
@@ -450,12 +464,12 @@ proptest! {
         prop_assert_eq!(&second.report().status, &third.report().status);
         prop_assert_eq!(&second.report().conditions, &third.report().conditions);
         prop_assert_eq!(&third.report().events, &[]);
-        for (key, child) in first.children().iter().map(|it| (&it.key, it)) {
+        for (key, child) in first.children().iter().map(|child| (&child.key, child)) {
             prop_assert_eq!(&child.object, &second.child(key).unwrap().object);
         }
     }
 
-    /// A credential in clear text is in its key of the child Secret alone.
+    /// A clear-text credential is only in its key in the child Secret.
     #[test]
     fn a_credential_of_a_storage_stays_in_its_key(password in "[a-zA-Z0-9$]{12,24}") {
         let mut storage = probed(json!({}));

@@ -1,4 +1,4 @@
-//! Command lines of tenants: dangerous options and values of each program with the rule that refuses them, and those that
+//! Tenants' command lines: dangerous options and values of each program with the rule that refuses them, and those that
 //! users need.
 
 use expect_test::{Expect, expect};
@@ -9,7 +9,7 @@ use crate::programs::openssl;
 
 const OFF: &str = ", and tenants.scripts of the plugin's configuration is off";
 
-/// The verdict of the default configuration on a parent with these objects.
+/// Returns the default configuration's verdict on a parent with these objects.
 fn verdict(parent: &Value, objects: &[Value]) -> String {
     let shortened = |text: &str| text.replace(OFF, ", ...");
     let outcome = match reconcile(parent, objects) {
@@ -19,7 +19,7 @@ fn verdict(parent: &Value, objects: &[Value]) -> String {
     let report = outcome.report();
     let status = report.status.as_ref().unwrap();
     let mut warnings = status["warnings"].as_array().into_iter().flatten();
-    if let Some(warning) = warnings.find(|it| it["code"] == "ScriptNotAllowed") {
+    if let Some(warning) = warnings.find(|warning| warning["code"] == "ScriptNotAllowed") {
         assert!(!configuration(&outcome).contains("exec="));
         return shortened(warning["message"].as_str().unwrap());
     }
@@ -29,7 +29,7 @@ fn verdict(parent: &Value, objects: &[Value]) -> String {
     }
 }
 
-/// Compares the verdicts on arguments of a database. Those that are refused run if scripts may.
+/// Compares verdicts on a database's arguments. Refused ones are allowed with scripts.
 #[track_caller]
 fn check_arguments(type_: &str, config: Value, arguments: &[&str], expected: &Expect) {
     let volume = json!({ "name": "v", "mountPath": "/data", "configMap": { "name": "c" } });
@@ -41,7 +41,7 @@ fn check_arguments(type_: &str, config: Value, arguments: &[&str], expected: &Ex
         objects[0] = related("Database", "pg", json!({ "type": type_, "config": config }));
         let verdict = verdict(&parent, &objects);
         let allowed = reconcile_with(&parent, &objects, &json!({ "scripts": true })).unwrap();
-        let has_shell = condition(allowed.report(), "Ready").contains("shell of pg_dumpall");
+        let has_shell = condition(allowed.report(), "Ready").contains("pg_dumpall's shell");
         assert!(allowed.child("run").is_some() || has_shell);
         let refusal = verdict.strip_prefix("False/InvalidReference: Database pg: config.args: ");
         format!("{arguments}: {}\n", refusal.unwrap_or(&verdict))
@@ -49,7 +49,7 @@ fn check_arguments(type_: &str, config: Value, arguments: &[&str], expected: &Ex
     expected.assert_eq(&lines.collect::<String>());
 }
 
-/// Compares the verdicts on settings of a parent. A model with them is refused for the same reason.
+/// Compares verdicts on a parent's settings. A model with them is refused for the same reason.
 #[track_caller]
 fn check_settings(settings: &[Value], expected: &Expect) {
     let lines = settings.iter().map(|settings| {
@@ -158,9 +158,9 @@ fn the_ciphers_are_those_of_openssl() {
     let listed = String::from_utf8(listed.stdout).unwrap();
     let names = listed
         .split_whitespace()
-        .filter_map(|it| it.strip_prefix('-'));
+        .filter_map(|name| name.strip_prefix('-'));
     let encrypting: Vec<&str> = names
-        .filter(|it| !it.to_ascii_lowercase().contains("wrap"))
+        .filter(|name| !name.to_ascii_lowercase().contains("wrap"))
         .collect();
     assert!(encrypting.len() > 50, "{listed}");
     for name in encrypting {
@@ -188,12 +188,12 @@ fn tar_split_and_gpg_have_no_options_of_tenants() {
             {"compressWith":{"args":"--use-compress-program=exec=/v/x","type":"tgz"}}: compressWith.args: not run, because tenants.scripts of the plugin's configuration is off
             {"compressWith":{"filenameFormat":"../../../data/x","type":"tgz"}}: Invalid: compressWith.filenameFormat: a slash in ../../../data/x leads to another directory, ...
             {"compressWith":{"filenameFormat":"2006-01-02T15:04:05","type":"tgz"}}: accepted
-            {"compressWith":{"type":"--to-command=/v/x"}}: Invalid: compressWith.type: --to-command=/v/x is not known to gobackup
-            {"archive":{"includes":["--checkpoint-action=exec=/v/x"]}}: Invalid: archive.includes: --checkpoint-action=exec=/v/x is not an absolute path inside a mount of spec.volumes
+            {"compressWith":{"type":"--to-command=/v/x"}}: Invalid: compressWith.type: --to-command=/v/x is unknown to gobackup
+            {"archive":{"includes":["--checkpoint-action=exec=/v/x"]}}: Invalid: archive.includes: --checkpoint-action=exec=/v/x is not an absolute path inside a mount in spec.volumes
             {"splitWith":{"chunkSize":"1 --filter=/v/x"}}: Invalid: splitWith.chunkSize: 1 --filter=/v/x is not a size of split; write a number with a unit such as 500m, 2G or 1GB
             {"splitWith":{"chunkSize":"500m"}}: accepted
-            {"encodeWith":{"password":"p","type":"gpg"}}: Invalid: encodeWith.type: gpg is not known to gobackup
-            {"encodeWith":{"args":"--options /data/x","password":"p","type":"gpg"}}: Invalid: encodeWith.type: gpg is not known to gobackup
+            {"encodeWith":{"password":"p","type":"gpg"}}: Invalid: encodeWith.type: gpg is unknown to gobackup
+            {"encodeWith":{"args":"--options /data/x","password":"p","type":"gpg"}}: Invalid: encodeWith.type: gpg is unknown to gobackup
         "#]],
     );
 }
@@ -269,7 +269,7 @@ fn pg_dumpall_has_plain_options_alone() {
             --file=/data/x: --file is not among the options of pg_dumpall that run no code and read no file, ...
             -t x: x is not among the options of pg_dumpall that run no code and read no file, ...
             --no-owner | sh: | is not among the options of pg_dumpall that run no code and read no file, ...
-            --role=a;id: False/InvalidReference: Database pg: config.args contains a character that the shell of pg_dumpall would act on
+            --role=a;id: False/InvalidReference: Database pg: config.args contains a character that pg_dumpall's shell would act on
         "]],
     );
 }
@@ -343,9 +343,9 @@ fn mysqldump_has_plain_options_alone() {
             --debug=d:t:o,/data/x: --debug is not among the options of mysqldump that run no code and read no file, ...
             -#d:o,/data/x: -# is not among the options of mysqldump that run no code and read no file, ...
             --character-sets-dir=/data: --character-sets-dir is not among the options of mysqldump that run no code and read no file, ...
-            --ssl-ca=/etc/passwd: the value of --ssl-ca is not a path inside a mount of spec.volumes, or below /etc/ssl, ...
-            --ssl-ca=/data/../etc/passwd: the value of --ssl-ca is not a path inside a mount of spec.volumes, or below /etc/ssl, ...
-            --ssl-ca=/etc/ssl/../passwd: the value of --ssl-ca is not a path inside a mount of spec.volumes, or below /etc/ssl, ...
+            --ssl-ca=/etc/passwd: the value of --ssl-ca is not a path inside a mount in spec.volumes, or below /etc/ssl, ...
+            --ssl-ca=/data/../etc/passwd: the value of --ssl-ca is not a path inside a mount in spec.volumes, or below /etc/ssl, ...
+            --ssl-ca=/etc/ssl/../passwd: the value of --ssl-ca is not a path inside a mount in spec.volumes, or below /etc/ssl, ...
             -psecret: -p is not among the options of mysqldump that run no code and read no file, ...
             shop: shop is not among the options of mysqldump that run no code and read no file, ...
             --: -- is not among the options of mysqldump that run no code and read no file, ...
@@ -371,7 +371,7 @@ fn mariadb_backup_has_plain_options_alone() {
         ],
         &expect![[r"
             --parallel=4 --datadir=/data: accepted
-            --datadir=/var/lib/mysql: the value of --datadir is not a path inside a mount of spec.volumes, or below /etc/ssl, ...
+            --datadir=/var/lib/mysql: the value of --datadir is not a path inside a mount in spec.volumes, or below /etc/ssl, ...
             --loose-plugin-dir=/v: --loose-plugin-dir is not among the options of mariadb-backup that run no code and read no file, ...
             --autoset-plugin-dir=/v: --autoset-plugin-dir is not among the options of mariadb-backup that run no code and read no file, ...
             --xtrabackup-plugin-dir=/v: --xtrabackup-plugin-dir is not among the options of mariadb-backup that run no code and read no file, ...
@@ -410,7 +410,7 @@ fn mongodump_has_plain_options_alone() {
             -o /data: -o is not among the options of mongodump that run no code and read no file, ...
             --queryFile=/etc/passwd: --queryFile is not among the options of mongodump that run no code and read no file, ...
             --authenticationMechanism=GSSAPI: the value of --authenticationMechanism is not one of SCRAM-SHA-1, SCRAM-SHA-256, MONGODB-X509, PLAIN, ...
-            --tlsCAFile=/etc/passwd: the value of --tlsCAFile is not a path inside a mount of spec.volumes, or below /etc/ssl, ...
+            --tlsCAFile=/etc/passwd: the value of --tlsCAFile is not a path inside a mount in spec.volumes, or below /etc/ssl, ...
         "]],
     );
 }
@@ -435,7 +435,7 @@ fn redis_cli_has_plain_options_alone() {
             --pipe: --pipe is not among the options of redis-cli that run no code and read no file, ...
             -x: -x is not among the options of redis-cli that run no code and read no file, ...
             --functions-rdb /data/x: --functions-rdb is not among the options of redis-cli that run no code and read no file, ...
-            --cacert /etc/passwd: the value of --cacert is not a path inside a mount of spec.volumes, or below /etc/ssl, ...
+            --cacert /etc/passwd: the value of --cacert is not a path inside a mount in spec.volumes, or below /etc/ssl, ...
             CONFIG SET dir /data: CONFIG is not among the options of redis-cli that run no code and read no file, ...
         "]],
     );
@@ -470,7 +470,7 @@ fn the_other_clients_have_plain_options_alone() {
         ],
         &expect![[r"
             --insecure-transport=false --cacert=/data/ca.pem --user root:a=: accepted
-            --cacert=/etc/passwd: the value of --cacert is not a path inside a mount of spec.volumes, or below /etc/ssl, ...
+            --cacert=/etc/passwd: the value of --cacert is not a path inside a mount in spec.volumes, or below /etc/ssl, ...
             --write-out=json: --write-out is not among the options of etcdctl that run no code and read no file, ...
             get /: get is not among the options of etcdctl that run no code and read no file, ...
         "]],

@@ -6,21 +6,21 @@ use serde_json::Map;
 
 use super::*;
 
-/// A line of text with the characters that are special in YAML or a shell.
+/// Text with characters that are special in YAML or a shell.
 fn line() -> impl Strategy<Value = String> {
     "[ -~\u{a0}-\u{2ff}]{1,24}"
 }
 
-/// The environment that the kubelet would give to the container, with the values of Secrets.
+/// Returns the environment that the kubelet would give to the container, with Secret values.
 fn environment(outcome: &Outcome, values: &Map<String, Value>) -> Map<String, Value> {
     let pod = &outcome.child("run").unwrap().object["spec"]["template"]["spec"];
     let env = pod["containers"][0]["env"].as_array().unwrap();
     env.iter()
-        .map(|it| {
-            let name = it["name"].as_str().unwrap().to_owned();
-            let value = match it["valueFrom"]["secretKeyRef"]["key"].as_str() {
+        .map(|variable| {
+            let name = variable["name"].as_str().unwrap().to_owned();
+            let value = match variable["valueFrom"]["secretKeyRef"]["key"].as_str() {
                 Some(key) => values[key].clone(),
-                None => it["value"].clone(),
+                None => variable["value"].clone(),
             };
             (name, value)
         })
@@ -37,7 +37,7 @@ fn expanded(text: &str, environment: &Map<String, Value>) -> String {
             || {
                 after.split_at(
                     after
-                        .find(|it: char| !it.is_alphanumeric())
+                        .find(|character: char| !character.is_alphanumeric())
                         .unwrap_or(after.len()),
                 )
             },
@@ -69,7 +69,7 @@ proptest! {
     fn any_line_survives_expansion_and_parsing(
         password in line(), description in line(), script in line(), args in line(),
     ) {
-        // A block scalar cannot represent a value that consists of blanks.
+        // A block scalar cannot represent a blank value.
         prop_assume!(!password.trim().is_empty());
         let mut objects = around();
         objects[0] = with_password(&password);
@@ -98,7 +98,7 @@ proptest! {
         prop_assert_eq!(parsed, expected);
     }
 
-    /// Property 2: a credential appears only under its own key of the child Secret.
+    /// Property 2: a credential only appears under its own key in the child Secret.
     #[test]
     fn credentials_stay_in_their_keys(password in "[a-zA-Z0-9$]{12,24}") {
         let mut objects = around();
@@ -159,7 +159,7 @@ proptest! {
                     request = request.child("run", &job);
                 }
                 let outcome = Plugin::reconcile(&request.build(), &host(&around())).unwrap();
-                let is_made = |it: &&Child| it.kind() == "Job" && it.apply != ApplyPolicy::Hold;
+                let is_made = |child: &&Child| child.kind() == "Job" && child.apply != ApplyPolicy::Hold;
                 prop_assert_eq!(outcome.children().iter().filter(is_made).count(), 0);
                 status = outcome.report().status.clone().unwrap();
                 let run = status["lastRun"].clone();

@@ -1,5 +1,5 @@
-//! The lives of parents: `Ready` is true only for a generation that the cluster shows, and normal operation has no Warning
-//! event.
+//! The lives of parents: `Ready` is only true for a generation that the cluster shows, and normal operation has no
+//! Warning event.
 
 use std::fmt::Write as _;
 
@@ -14,11 +14,11 @@ use super::{
 
 const OWNER: &str = "00000000-0000-4000-8000-000000000001";
 
-/// Passes of one parent, one after the other.
+/// Runs a parent's passes, one after the other.
 #[derive(Default)]
 struct Life {
     status: Value,
-    /// The step, the condition `Ready` and the events of each pass.
+    /// Returns the step, the condition `Ready` and the events of each pass.
     told: String,
 }
 
@@ -39,8 +39,8 @@ impl Life {
         let outcome = Plugin::reconcile(&request, &host(objects)).unwrap();
         let report = outcome.report();
         self.status = report.status.clone().unwrap();
-        let conditions = report.conditions.iter().map(|it| {
-            let mut condition = json!(it);
+        let conditions = report.conditions.iter().map(|condition| {
+            let mut condition = json!(condition);
             condition["lastTransitionTime"] = json!("2026-08-20T11:00:00Z");
             condition
         });
@@ -49,14 +49,14 @@ impl Life {
         let (ready, _) = ready.split_once(':').unwrap();
         let events = report.events.iter();
         let events: Vec<_> = events
-            .map(|it| format!("{:?} {}", it.type_, it.reason))
+            .map(|condition| format!("{:?} {}", condition.type_, condition.reason))
             .collect();
         writeln!(self.told, "{step}: {ready} [{}]", events.join(", ")).unwrap();
         outcome
     }
 }
 
-/// The child of an answer as the cluster shows it.
+/// Returns an answer's child as the cluster shows it.
 fn shown(outcome: &Outcome, key: &str, status: Value) -> Value {
     let mut child = Value::from(outcome.child(key).unwrap().object.clone());
     child["metadata"]["uid"] = json!(key);
@@ -291,7 +291,7 @@ fn a_schedule_that_missed_a_run_is_not_ready_until_one_starts_or_a_user_suspends
     .assert_eq(&life.told);
 }
 
-/// The condition `Scheduled` at a time of 2026-08-20, and the next status.
+/// Returns the condition `Scheduled` at a time on 2026-08-20, and the next status.
 fn scheduled(schedule: Value, status: &Value, time: &str) -> (String, Value) {
     let parent = backup(json!({ "schedule": schedule }));
     let cron_job = json!({
@@ -299,8 +299,10 @@ fn scheduled(schedule: Value, status: &Value, time: &str) -> (String, Value) {
         "metadata": { "name": "nightly", "uid": "cron-uid", "creationTimestamp": "2026-08-01T00:00:00Z" },
         "status": { "lastScheduleTime": "2026-08-20T02:00:00Z" },
     });
-    let request = TestRequest::new(&parent).child("schedule", &cron_job);
-    let request = request.status(status).build();
+    let request = TestRequest::new(&parent)
+        .child("schedule", &cron_job)
+        .status(status)
+        .build();
     let (hours, minutes) = time.split_once(':').unwrap();
     let minutes = hours.parse::<u64>().unwrap() * 60 + minutes.parse::<u64>().unwrap();
     let host = host(&around())
@@ -314,7 +316,7 @@ fn scheduled(schedule: Value, status: &Value, time: &str) -> (String, Value) {
     )
 }
 
-// The new schedule has due times between the last run and the edit, at which it was not in effect.
+// The new schedule has due times between the last run and the edit, when it was not in effect.
 #[test]
 fn an_edited_schedule_is_not_overdue_before_its_next_run() {
     let stored = json!({ "effectiveSchedule": "0 2 * * *", "nextRun": "2026-08-21T02:00:00Z" });

@@ -27,10 +27,13 @@ fn running() -> Value {
     json!({ "active": 1, "startTime": "2026-08-20T02:00:01Z" })
 }
 
-/// The Jobs of an answer with their keys and decisions.
+/// Returns an answer's Jobs with their keys and policies.
 fn jobs(outcome: &Outcome) -> Vec<String> {
-    let jobs = outcome.children().iter().filter(|it| it.kind() == "Job");
-    let line = |it: &Child| format!("{} {} {:?}", it.key, it.name(), it.apply);
+    let jobs = outcome
+        .children()
+        .iter()
+        .filter(|child| child.kind() == "Job");
+    let line = |child: &Child| format!("{} {} {:?}", child.key, child.name(), child.apply);
     jobs.map(line).collect()
 }
 
@@ -52,8 +55,10 @@ fn each_new_value_is_one_run_also_of_a_suspended_schedule() {
         assert_eq!(jobs(&first), [format!("run-7692c3ad {FIRST} Always")]);
         assert_eq!(first.child("run-7692c3ad").unwrap().after, ["config"]);
         let template = |child: &str, path: &str| {
-            let object = Value::from(first.child(child).unwrap().object.clone());
-            object.pointer(path).unwrap().clone()
+            Value::from(first.child(child).unwrap().object.clone())
+                .pointer(path)
+                .unwrap()
+                .clone()
         };
         assert_eq!(
             template("run-7692c3ad", "/spec"),
@@ -62,16 +67,16 @@ fn each_new_value_is_one_run_also_of_a_suspended_schedule() {
         let status = first.report().status.clone().unwrap();
         assert_eq!(status.get("lastRunRequest"), None);
 
-        let seen = pass(&parent, &[job(FIRST, "a", OWNER, running())], &status);
-        assert_eq!(jobs(&seen), [format!("run-7692c3ad {FIRST} Hold")]);
-        let status = seen.report().status.clone().unwrap();
+        let second = pass(&parent, &[job(FIRST, "a", OWNER, running())], &status);
+        assert_eq!(jobs(&second), [format!("run-7692c3ad {FIRST} Hold")]);
+        let status = second.report().status.clone().unwrap();
         assert_eq!(status["lastRunRequest"], "one");
         assert_eq!(status["activeJob"]["name"], FIRST);
 
-        let gone = pass(&parent, &[], &status);
-        assert!(jobs(&gone).is_empty());
+        let third = pass(&parent, &[], &status);
+        assert!(jobs(&third).is_empty());
         assert_eq!(
-            gone.report().status.as_ref().unwrap()["lastRunRequest"],
+            third.report().status.as_ref().unwrap()["lastRunRequest"],
             "one"
         );
     }
@@ -83,11 +88,11 @@ fn each_new_value_is_one_run_also_of_a_suspended_schedule() {
 fn a_requested_run_waits_for_an_active_one_unless_both_may_run() {
     let active = [job(FIRST, "a", OWNER, running())];
     let status = json!({ "lastRunRequest": "one" });
-    let held = format!("run-7692c3ad {FIRST} Hold");
+    let first = format!("run-7692c3ad {FIRST} Hold");
     let parent = asking("two", daily());
     assert_eq!(
         jobs(&pass(&parent, &active, &status)),
-        std::slice::from_ref(&held)
+        std::slice::from_ref(&first)
     );
     let parent = asking(
         "two",
@@ -96,15 +101,15 @@ fn a_requested_run_waits_for_an_active_one_unless_both_may_run() {
     assert_eq!(
         jobs(&pass(&parent, &active, &status)),
         [
-            held.clone(),
+            first.clone(),
             "run-3fc4ccfe nightly-run-3fc4ccfe Always".to_owned()
         ]
     );
-    let ended = [job(FIRST, "a", OWNER, complete())];
+    let finished = [job(FIRST, "a", OWNER, complete())];
     let parent = asking("two", daily());
     assert_eq!(
-        jobs(&pass(&parent, &ended, &status)),
-        [held, "run-3fc4ccfe nightly-run-3fc4ccfe Always".to_owned()]
+        jobs(&pass(&parent, &finished, &status)),
+        [first, "run-3fc4ccfe nightly-run-3fc4ccfe Always".to_owned()]
     );
 }
 
@@ -113,8 +118,8 @@ fn a_backup_without_schedule_runs_again() {
     let parent = asking("one", Value::Null);
     let first = pass(&parent, &[], &json!({}));
     assert_eq!(jobs(&first), ["run nightly Always"]);
-    let ended = job("nightly", "a", OWNER, complete());
-    let second = pass(&parent, &[ended], &json!({}));
+    let finished = job("nightly", "a", OWNER, complete());
+    let second = pass(&parent, &[finished], &json!({}));
     assert_eq!(
         jobs(&second),
         [
@@ -126,8 +131,12 @@ fn a_backup_without_schedule_runs_again() {
 
 #[test]
 fn a_backup_whose_last_run_failed_is_stalled_until_it_runs_again() {
-    let ended = job("nightly", "a", OWNER, failed());
-    let failure = pass(&backup(json!({})), std::slice::from_ref(&ended), &json!({}));
+    let finished = job("nightly", "a", OWNER, failed());
+    let failure = pass(
+        &backup(json!({})),
+        std::slice::from_ref(&finished),
+        &json!({}),
+    );
     let ready = condition(failure.report(), "Ready");
     assert!(ready.starts_with("False/LastRunFailed: "), "{ready}");
     let stalled = condition(failure.report(), "Stalled");
@@ -136,11 +145,11 @@ fn a_backup_whose_last_run_failed_is_stalled_until_it_runs_again() {
     let is_stalled = |outcome: &Outcome| outcome.report().find_condition("Stalled").is_some();
     let again = job(FIRST, "b", OWNER, running());
     let status = failure.report().status.clone().unwrap();
-    let again = pass(&asking("one", Value::Null), &[ended, again], &status);
+    let again = pass(&asking("one", Value::Null), &[finished, again], &status);
     assert!(!is_stalled(&again));
     // A schedule runs again by itself.
-    let ended = job(FIRST, "a", OWNER, failed());
-    let scheduled = pass(&asking("one", daily()), &[ended], &json!({}));
+    let finished = job(FIRST, "a", OWNER, failed());
+    let scheduled = pass(&asking("one", daily()), &[finished], &json!({}));
     let ready = condition(scheduled.report(), "Ready");
     assert!(ready.starts_with("False/LastRunFailed: "), "{ready}");
     assert!(!is_stalled(&scheduled));
@@ -154,7 +163,7 @@ fn requested_runs_stay_within_the_limits_of_the_history() {
     };
     let name = |number: u32| format!("nightly-run-0000000{number}");
     let mut observed: Vec<Value> = (1..=5)
-        .map(|it| job(&name(it), &name(it), OWNER, at(it, complete())))
+        .map(|number| job(&name(number), &name(number), OWNER, at(number, complete())))
         .collect();
     observed.push(job(&name(6), "f", OWNER, at(6, failed())));
     observed.push(job(&name(7), "g", OWNER, at(7, failed())));
@@ -164,15 +173,15 @@ fn requested_runs_stay_within_the_limits_of_the_history() {
         &observed,
         &json!({}),
     );
-    let mut kept = jobs(&answer);
-    kept.sort();
-    let line = |it: u32| format!("run-0000000{it} {} Hold", name(it));
-    assert_eq!(kept, [3, 4, 5, 7, 8].map(line));
+    let mut names = jobs(&answer);
+    names.sort();
+    let line = |number: u32| format!("run-0000000{number} {} Hold", name(number));
+    assert_eq!(names, [3, 4, 5, 7, 8].map(line));
 }
 
-// The Job of the first request is still there when the value comes back after another one.
+// The first request's Job still exists when the value returns after another one.
 #[test]
-fn a_value_that_comes_back_is_another_request() {
+fn a_repeated_value_is_another_request() {
     let parent = asking("one", daily());
     let old = job(FIRST, "a", OWNER, complete());
     let status = json!({

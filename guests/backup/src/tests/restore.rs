@@ -1,4 +1,4 @@
-//! Restorations: the Job, its end, and the verdicts on specs.
+//! Restorations: the Job, the end, and verdicts on specs.
 
 use std::{fmt::Write, slice};
 
@@ -8,13 +8,13 @@ use proptest::prelude::*;
 
 use super::{
     outcomes::{complete, failed, job, pod},
-    tenants::of_another,
+    tenants::owned_by_another,
     *,
 };
 
 const OWNER: &str = "00000000-0000-4000-8000-000000000001";
 
-/// A `Restore` of the parent of [`backup`], with further fields.
+/// Returns a `Restore` of the parent from [`backup`], with more fields.
 pub(super) fn restore(spec: Value) -> Value {
     let usual = json!({ "backupRef": { "name": "nightly" }, "confirm": "pg" });
     let mut object = related("Restore", "back", usual);
@@ -25,7 +25,7 @@ pub(super) fn restore(spec: Value) -> Value {
     object
 }
 
-/// The parent of [`backup`] with two runs, of which the older one succeeded, and the objects around it.
+/// Returns the parent from [`backup`] with two runs, of which the older one succeeded, and the objects around it.
 pub(super) fn ran() -> Vec<Value> {
     let mut parent = backup(json!({}));
     let run = |name: &str, phase: &str, artifacts: Value| json!({ "jobName": name, "jobUID": name, "phase": phase, "artifacts": artifacts });
@@ -44,21 +44,21 @@ fn pass(spec: Value, objects: &[Value], edit: impl FnOnce(TestRequest) -> TestRe
 }
 
 fn first(spec: Value) -> Outcome {
-    pass(spec, &ran(), |it| it)
+    pass(spec, &ran(), |request| request)
 }
 
-/// The variables of a container with their values, or the Secrets that have them.
+/// Returns a container's variables with their values or Secrets.
 fn variables(container: &Value) -> Vec<String> {
     let variables = container["env"].as_array().unwrap().iter();
-    let value = |it: &Value| {
-        if let Some(value) = it["value"].as_str() {
+    let value = |variable: &Value| {
+        if let Some(value) = variable["value"].as_str() {
             return value.to_owned();
         }
-        let source = &it["valueFrom"]["secretKeyRef"];
+        let source = &variable["valueFrom"]["secretKeyRef"];
         format!("{}/{}", source["name"], source["key"]).replace('"', "")
     };
     variables
-        .map(|it| format!("{}={}", it["name"].as_str().unwrap(), value(it)))
+        .map(|variable| format!("{}={}", variable["name"].as_str().unwrap(), value(variable)))
         .collect()
 }
 
@@ -71,7 +71,8 @@ fn a_restore_is_one_job_that_fetches_the_newest_archive_of_the_parent() {
     let spec = &job.object["spec"];
     assert_eq!(spec["backoffLimit"], 0);
     let pod = &spec["template"]["spec"];
-    let (fetch, restore) = (&pod["initContainers"][0], &pod["containers"][0]);
+    let fetch = &pod["initContainers"][0];
+    let restore = &pod["containers"][0];
     assert_eq!(fetch["image"], "rclone/rclone:1.70");
     assert_eq!(restore["image"], "huacnlee/gobackup:latest");
     for container in [fetch, restore] {
@@ -127,23 +128,25 @@ fn a_restore_leaves_the_notifiers_of_the_parent_alone() {
     let mut objects = ran();
     let config = json!({ "url_ref": { "name": "gone", "key": "chat" } });
     let notifier = json!({ "name": "chat", "type": "slack", "config": config });
-    let parent = objects.iter_mut().find(|it| it["kind"] == "Backup");
-    parent.unwrap()["spec"]["notifiers"] = json!([notifier]);
-    let outcome = pass(json!({}), &objects, |it| it);
+    objects
+        .iter_mut()
+        .find(|object| object["kind"] == "Backup")
+        .unwrap()["spec"]["notifiers"] = json!([notifier]);
+    let outcome = pass(json!({}), &objects, |request| request);
     assert_eq!(names(&outcome), ["Job/back-restore"]);
 }
 
 #[test]
 fn the_end_of_a_restore_is_final() {
     let first = first(json!({}));
-    let made = Value::from(first.child("restore").unwrap().object.clone());
+    let object = Value::from(first.child("restore").unwrap().object.clone());
     let observed = |status: Value| {
-        let mut it = job("back-restore", "j", OWNER, status);
-        it["metadata"]["annotations"] = made["metadata"]["annotations"].clone();
-        it
+        let mut job = job("back-restore", "j", OWNER, status);
+        job["metadata"]["annotations"] = object["metadata"]["annotations"].clone();
+        job
     };
-    let outcome = pass(json!({}), &ran(), |it| {
-        it.child("restore", &observed(complete()))
+    let outcome = pass(json!({}), &ran(), |request| {
+        request.child("restore", &observed(complete()))
     });
     assert_eq!(
         condition(outcome.report(), "Ready"),
@@ -151,21 +154,21 @@ fn the_end_of_a_restore_is_final() {
     );
     assert!(outcome.report().find_condition("Stalled").is_none());
     let events = &outcome.report().events;
-    let reasons: Vec<&str> = events.iter().map(|it| it.reason.as_str()).collect();
+    let reasons: Vec<&str> = events.iter().map(|event| event.reason.as_str()).collect();
     assert_eq!(reasons, ["RestoreStarted", "RestoreSucceeded"]);
     let status = outcome.report().status.clone().unwrap();
     assert_eq!(status["restored"], json!(["pg"]));
-    // Neither the end of the Job nor that of the parent starts it again.
-    let later = pass(json!({}), &[], |it| it.status(&status));
+    // Neither the Job's end nor the parent's starts it again.
+    let later = pass(json!({}), &[], |request| request.status(&status));
     assert!(matches!(later, Outcome::Keep(_)));
     assert_eq!(later.report().status.clone().unwrap(), status);
 
     let mut objects = ran();
     objects.push(pod("j", "psql: error: no such role"));
-    objects[4]["metadata"]["labels"] = made["metadata"]["labels"].clone();
+    objects[4]["metadata"]["labels"] = object["metadata"]["labels"].clone();
     objects[4]["status"]["containerStatuses"][0]["name"] = json!("restore");
-    let outcome = pass(json!({}), &objects, |it| {
-        it.child("restore", &observed(failed()))
+    let outcome = pass(json!({}), &objects, |request| {
+        request.child("restore", &observed(failed()))
     });
     let ready = condition(outcome.report(), "Ready");
     assert_eq!(ready, "False/RestoreFailed: psql: error: no such role");
@@ -174,12 +177,12 @@ fn the_end_of_a_restore_is_final() {
 }
 
 #[test]
-fn a_restore_whose_job_is_gone_has_failed() {
+fn a_restore_without_its_job_has_failed() {
     let status = json!({ "phase": "Running", "jobName": "back-restore", "file": "2026.tar" });
-    let outcome = pass(json!({}), &ran(), |it| it.status(&status));
+    let outcome = pass(json!({}), &ran(), |request| request.status(&status));
     assert_eq!(
         condition(outcome.report(), "Succeeded"),
-        "False/RestoreFailed: the Job is gone before its end was seen"
+        "False/RestoreFailed: the Job was deleted before the plugin saw its end"
     );
 }
 
@@ -201,7 +204,7 @@ fn verdict(spec: &Value, objects: &[Value]) -> String {
     }
 }
 
-/// The objects of [`ran`], with another PostgreSQL and a Redis.
+/// Returns the objects from [`ran`], with another PostgreSQL and a Redis.
 fn targets() -> Vec<Value> {
     let mut objects = ran();
     let config = json!({ "database": "scratch", "host": "pg" });
@@ -220,7 +223,7 @@ fn targets() -> Vec<Value> {
     objects
 }
 
-/// A restoration into the file of SQLite, with a volume.
+/// Returns a restoration into the SQLite file, with a volume.
 fn into_file(mount: &str, read_only: bool) -> Value {
     json!({
         "overrides": [{ "database": "pg", "databaseRef": { "name": "lite" } }], "confirm": "lite",
@@ -269,31 +272,31 @@ fn every_bad_restore_has_a_verdict() {
     let objects = targets();
     let lines = specs
         .iter()
-        .map(|it| format!("{it}: {}\n", verdict(it, &objects)));
+        .map(|spec| format!("{spec}: {}\n", verdict(spec, &objects)));
     expect![[r#"
         {}: accepted
-        {"confirm":null}: Invalid, confirm: write "pg" to allow that it is overwritten
-        {"confirm":"other"}: Invalid, confirm: write "pg" to allow that it is overwritten
+        {"confirm":null}: Invalid, confirm: write "pg" to overwrite it
+        {"confirm":"other"}: Invalid, confirm: write "pg" to overwrite it
         {"backupRef":{"name":"none"}}: kept, False/ReferenceNotFound: Backup not found: none
         {"backupRef":{"kind":"CronBackup","name":"nightly"}}: kept, False/ReferenceNotFound: CronBackup not found: nightly
         {"backupRef":{"kind":"Database","name":"nightly"}}: rejected, spec.backupRef.kind: "Database" is not one of "Backup" or "CronBackup"; the object: not all rules were checked: correct the other fields first
-        {"storage":"none"}: kept, False/InvalidReference: storage: none is in no storageRefs of Backup nightly
+        {"storage":"none"}: kept, False/InvalidReference: storage: none is not in the storageRefs of Backup nightly
         {"file":"2025.tar"}: accepted
         {"file":"a/../../b"}: Invalid, file: a/../../b has the part ..
         {"file":"/etc/passwd"}: rejected, spec.file: "/etc/passwd" does not match "^[A-Za-z0-9][A-Za-z0-9._/-]*$"
-        {"databases":["none"]}: kept, False/InvalidReference: databases: none is in no databaseRefs of Backup nightly
+        {"databases":["none"]}: kept, False/InvalidReference: databases: none is not in the databaseRefs of Backup nightly
         {"databases":[]}: Invalid, databases or archive: there is nothing to restore
         {"confirm":"","databases":[]}: Invalid, databases or archive: there is nothing to restore
         {"confirm":"none","overrides":[{"database":"pg","databaseRef":{"name":"none"}}]}: kept, False/ReferenceNotFound: Database not found: none
         {"confirm":"scratch","overrides":[{"database":"pg","databaseRef":{"name":"scratch"}}]}: accepted
         {"confirm":"cache","overrides":[{"database":"pg","databaseRef":{"name":"cache"}}]}: kept, False/InvalidReference: Database cache: config.type: a dump of redis cannot be restored, only one of postgresql, mysql or sqlite; list the others in spec.databases, and restore this one by hand
         {"confirm":"lite","overrides":[{"database":"pg","databaseRef":{"name":"lite"}}],"volumes":[{"configMap":{"name":"c"},"mountPath":"/data","name":"v","readOnly":false}]}: accepted
-        {"confirm":"lite","overrides":[{"database":"pg","databaseRef":{"name":"lite"}}],"volumes":[{"configMap":{"name":"c"},"mountPath":"/data","name":"v","readOnly":true}]}: kept, False/InvalidReference: Database lite: config.path is not inside a mount of spec.volumes with readOnly: false
-        {"confirm":"lite","overrides":[{"database":"pg","databaseRef":{"name":"lite"}}],"volumes":[{"configMap":{"name":"c"},"mountPath":"/elsewhere","name":"v","readOnly":false}]}: kept, False/InvalidReference: Database lite: config.path is not inside a mount of spec.volumes with readOnly: false
+        {"confirm":"lite","overrides":[{"database":"pg","databaseRef":{"name":"lite"}}],"volumes":[{"configMap":{"name":"c"},"mountPath":"/data","name":"v","readOnly":true}]}: kept, False/InvalidReference: Database lite: config.path is not inside a mount in spec.volumes with readOnly: false
+        {"confirm":"lite","overrides":[{"database":"pg","databaseRef":{"name":"lite"}}],"volumes":[{"configMap":{"name":"c"},"mountPath":"/elsewhere","name":"v","readOnly":false}]}: kept, False/InvalidReference: Database lite: config.path is not inside a mount in spec.volumes with readOnly: false
         {"archive":{"targetPath":"/data/sub"},"confirm":"","databases":[],"volumes":[{"configMap":{"name":"c"},"mountPath":"/data","name":"v","readOnly":false}]}: accepted
-        {"archive":{"targetPath":"/data"},"confirm":"","databases":[],"volumes":[{"configMap":{"name":"c"},"mountPath":"/data","name":"v","readOnly":true}]}: Invalid, archive.targetPath: /data is not inside a mount of spec.volumes with readOnly: false
-        {"archive":{"targetPath":"/data/../etc"},"confirm":"","databases":[],"volumes":[{"configMap":{"name":"c"},"mountPath":"/data","name":"v","readOnly":false}]}: Invalid, archive.targetPath: /data/../etc is not inside a mount of spec.volumes with readOnly: false
-        {"archive":{"targetPath":"/elsewhere"},"confirm":"","databases":[],"volumes":[{"configMap":{"name":"c"},"mountPath":"/data","name":"v","readOnly":false}]}: Invalid, archive.targetPath: /elsewhere is not inside a mount of spec.volumes with readOnly: false
+        {"archive":{"targetPath":"/data"},"confirm":"","databases":[],"volumes":[{"configMap":{"name":"c"},"mountPath":"/data","name":"v","readOnly":true}]}: Invalid, archive.targetPath: /data is not inside a mount in spec.volumes with readOnly: false
+        {"archive":{"targetPath":"/data/../etc"},"confirm":"","databases":[],"volumes":[{"configMap":{"name":"c"},"mountPath":"/data","name":"v","readOnly":false}]}: Invalid, archive.targetPath: /data/../etc is not inside a mount in spec.volumes with readOnly: false
+        {"archive":{"targetPath":"/elsewhere"},"confirm":"","databases":[],"volumes":[{"configMap":{"name":"c"},"mountPath":"/data","name":"v","readOnly":false}]}: Invalid, archive.targetPath: /elsewhere is not inside a mount in spec.volumes with readOnly: false
         {"activeDeadlineSeconds":0}: rejected, spec.activeDeadlineSeconds: 0 is less than the minimum of 1
         {"transferImage":""}: rejected, spec.transferImage: "" is shorter than 1 character
     "#]].assert_eq(&lines.collect::<String>());
@@ -371,7 +374,7 @@ fn a_storage_becomes_a_remote_of_rclone() {
         let mut objects = ran();
         objects[1] = related("Storage", "s", json!({ "type": type_, "config": config }));
         objects.push(claim("nightly-gobackup-local"));
-        let outcome = pass(json!({}), &objects, |it| it);
+        let outcome = pass(json!({}), &objects, |request| request);
         lines.push_str(type_);
         lines.push(':');
         let Some(job) = outcome.child("restore") else {
@@ -406,7 +409,7 @@ fn a_storage_becomes_a_remote_of_rclone() {
     "#]].assert_eq(&lines);
 }
 
-/// Restores files from a storage of type local of a backup with these fields.
+/// Restores files from a local storage of a backup with these fields.
 fn from_local(path: &str, parent: Value, more: &[Value], limits: &Value) -> Result<Outcome, Fault> {
     let mut objects = ran();
     let config = json!({ "path": path });
@@ -467,12 +470,14 @@ fn the_volume_of_archives_has_a_name_that_the_api_server_takes() {
     let outcome = from_local("/v/a", parent, &[claim("shelf")], &json!({})).unwrap();
     let pod = &outcome.child("restore").unwrap().object["spec"]["template"]["spec"];
     let names = |list: &Value| -> Vec<String> {
-        let list = list.as_array().unwrap().iter();
-        list.map(|it| it["name"].as_str().unwrap().to_owned())
+        list.as_array()
+            .unwrap()
+            .iter()
+            .map(|volume| volume["name"].as_str().unwrap().to_owned())
             .collect()
     };
     let volumes = names(&pod["volumes"]);
-    assert!(volumes.iter().any(|it| it.contains(&"v".repeat(50))));
+    assert!(volumes.iter().any(|name| name.contains(&"v".repeat(50))));
     for name in &volumes {
         assert!(name.len() <= 63, "{name} has {} characters", name.len());
     }
@@ -481,7 +486,7 @@ fn the_volume_of_archives_has_a_name_that_the_api_server_takes() {
     }
 }
 
-// The account of the backup may have the role by which the storage is read.
+// The backup's account may have the role that can read the storage.
 #[test]
 fn a_restore_has_the_account_of_its_backup_if_it_may_name_it() {
     let mut objects = ran();
@@ -494,7 +499,7 @@ fn a_restore_has_the_account_of_its_backup_if_it_may_name_it() {
         (json!([]), Value::Null),
     ] {
         let tenants = json!({ "tenants": { "serviceAccounts": listed } });
-        let outcome = pass(json!({}), &objects, |it| it.config(&tenants));
+        let outcome = pass(json!({}), &objects, |request| request.config(&tenants));
         let pod = &outcome.child("restore").unwrap().object["spec"]["template"]["spec"];
         assert_eq!(pod["serviceAccountName"], expected, "{listed}");
         assert_eq!(pod["automountServiceAccountToken"], false);
@@ -505,13 +510,13 @@ fn a_restore_has_the_account_of_its_backup_if_it_may_name_it() {
 fn a_restore_mounts_no_claim_of_another_parent() {
     let local = |name: &str| json!({ "localVolume": { "claimName": name } });
     let retained = |kind: &str| {
-        let mut object = of_another(claim("nightly-gobackup-local"));
+        let mut object = owned_by_another(claim("nightly-gobackup-local"));
         let parent = format!("gobackup.io/{kind}/default/nightly u");
         object["metadata"]["annotations"] = json!({ "innkeeper.dev/retained-for": parent });
         object
     };
     let shared = |with: &str| {
-        let mut object = of_another(claim("shop"));
+        let mut object = owned_by_another(claim("shop"));
         object["metadata"]["annotations"] = json!({ "innkeeper.dev/shared-with": with });
         object
     };
@@ -521,7 +526,7 @@ fn a_restore_mounts_no_claim_of_another_parent() {
         (json!({}), retained("Backup"), job),
         (json!({}), retained("CronBackup"), refused),
         (local("shop"), claim("shop"), job),
-        (local("shop"), of_another(claim("shop")), refused),
+        (local("shop"), owned_by_another(claim("shop")), refused),
         (local("shop"), shared("Backup/nightly"), job),
         (local("shop"), shared("Restore/back"), job),
         (local("shop"), shared("Backup/other"), refused),
@@ -534,9 +539,9 @@ fn a_restore_mounts_no_claim_of_another_parent() {
             continue;
         }
         assert_eq!(names(&outcome), [expected], "{found}: {ready}");
-        let made = &outcome.child("restore").unwrap().object["spec"]["template"]["spec"];
-        let mut volumes = made["volumes"].as_array().unwrap().iter();
-        let local = volumes.find(|it| it["name"] == "local").unwrap();
+        let object = &outcome.child("restore").unwrap().object["spec"]["template"]["spec"];
+        let mut volumes = object["volumes"].as_array().unwrap().iter();
+        let local = volumes.find(|volume| volume["name"] == "local").unwrap();
         assert_eq!(local["persistentVolumeClaim"]["readOnly"], true);
     }
 }
@@ -551,7 +556,7 @@ fn claim(name: &str) -> Value {
 fn any_restore() -> impl Strategy<Value = (Value, Vec<Value>)> {
     let usual = (prop::sample::select(storages()), any::<[bool; 3]>());
     usual.prop_map(|((type_, mut config), [has_files, is_placed, is_latest])| {
-        // The plugin knows the endpoints of few types.
+        // The plugin only knows some types' endpoints.
         if type_ == "b2" {
             config["endpoint"] = json!("https://b2");
         }
@@ -576,21 +581,20 @@ fn any_restore() -> impl Strategy<Value = (Value, Vec<Value>)> {
 proptest! {
     #[test]
     fn an_answer_for_a_restore_is_a_fixed_point_in_any_order((spec, objects) in any_restore()) {
-        let first = pass(spec.clone(), &objects, |it| it);
-        let made = Value::from(first.child("restore").unwrap().object.clone());
+        let first = pass(spec.clone(), &objects, |request| request);
+        let object = Value::from(first.child("restore").unwrap().object.clone());
         let mut observed = job("back-restore", "r", OWNER, complete());
-        observed["metadata"]["annotations"] = made["metadata"]["annotations"].clone();
+        observed["metadata"]["annotations"] = object["metadata"]["annotations"].clone();
         let next = |answer: &Outcome| {
             let report = answer.report();
             let mut status = report.status.clone().unwrap();
-            let conditions = report.conditions.iter().map(|it| {
-                let mut condition = json!(it);
+            let conditions = report.conditions.iter().map(|condition| {
+                let mut condition = json!(condition);
                 condition["lastTransitionTime"] = json!("2026-08-20T11:00:00Z");
                 condition
             });
             status["conditions"] = conditions.collect();
-            let request = TestRequest::new(&restore(spec.clone()));
-            request.child("restore", &observed).status(&status).build()
+            TestRequest::new(&restore(spec.clone())).child("restore", &observed).status(&status).build()
         };
         let second = Plugin::reconcile(&next(&first), &host(&objects)).unwrap();
         let request = next(&second);
@@ -602,14 +606,14 @@ proptest! {
         prop_assert_eq!(&second.report().status, &third.report().status);
         prop_assert_eq!(&second.report().conditions, &third.report().conditions);
         prop_assert_eq!(&third.report().events, &[]);
-        let held = second.child("restore").unwrap();
-        prop_assert_eq!(held.apply, ApplyPolicy::Hold);
-        prop_assert_eq!(Value::from(held.object.clone()), made);
+        let child = second.child("restore").unwrap();
+        prop_assert_eq!(child.apply, ApplyPolicy::Hold);
+        prop_assert_eq!(Value::from(child.object.clone()), object);
     }
 }
 
-/// A `PostgreSQL` and an `S3` with the names of the other database and storage.
-fn of_both_generations() -> Vec<Value> {
+/// Returns a `PostgreSQL` and an `S3` with the names of the other database and storage.
+fn both_generations() -> Vec<Value> {
     let mut objects = ran();
     let config = json!({ "host": "legacy", "database": "shop", "username": "u" });
     objects.push(related("PostgreSQL", "pg", config));
@@ -635,7 +639,8 @@ fn a_name_of_two_kinds_is_never_confirmed_once() {
             "False/InvalidReference: {field} is the name of {kinds}; give one of the objects another name"
         )
     };
-    let confirm = "False/Invalid: confirm: write \"Database pg,PostgreSQL pg\" to allow that it is overwritten".to_owned();
+    let confirm =
+        "False/Invalid: confirm: write \"Database pg,PostgreSQL pg\" to overwrite it".to_owned();
     let databases = "Database pg and PostgreSQL pg";
     let old = json!({ "apiGroup": "database.gobackup.io", "type": "PostgreSQL", "name": "pg" });
     for (spec, expected) in [
@@ -659,17 +664,17 @@ fn a_name_of_two_kinds_is_never_confirmed_once() {
         ),
     ] {
         let request = TestRequest::new(&restore(spec.clone())).build();
-        let answer = Plugin::reconcile(&request, &host(&of_both_generations()));
-        let found = match &answer {
+        let answer = Plugin::reconcile(&request, &host(&both_generations()));
+        let verdict = match &answer {
             Ok(outcome) if outcome.child("restore").is_some() => String::new(),
             Ok(outcome) => condition(outcome.report(), "Ready"),
             Err(fault) => condition(fault.report.as_ref().unwrap(), "Ready"),
         };
-        assert_eq!(found, expected, "{spec}");
+        assert_eq!(verdict, expected, "{spec}");
     }
 }
 
-// Two dumps of one parent go into databases of one name.
+// Two dumps of one parent go into databases with the same name.
 #[test]
 fn targets_of_one_name_are_confirmed_with_their_kinds() {
     let mut objects = ran();

@@ -1,6 +1,6 @@
-//! The scripts of a restoration under the `sh` of this machine, on archives as gobackup makes them.
+//! The scripts of a restoration under this machine's `sh`, with archives as gobackup makes them.
 //!
-//! Programs stand in the place of servers and rclone. A full run has both, see [`real`] and [`stores`].
+//! Fake programs replace servers and rclone. A full run has real ones, see [`real`] and [`stores`].
 
 use std::{fs, path::Path, process::Command};
 
@@ -8,7 +8,7 @@ use innkeeper_sdk::testing::TestRequest;
 
 use super::{
     restore::{ran, restore},
-    script::{Ended, Run, Shell},
+    run::{Run, RunResult, Shell},
     *,
 };
 
@@ -20,19 +20,19 @@ pub(super) mod stores;
 /// A password with every character that a shell, a configuration or a URL could act on.
 pub(super) const PASSWORD: &[u8] = b" a 'b' \"c\" $HOME ${D} #e\\ %20";
 
-/// A program in the place of rclone that copies from a directory of this machine.
+/// A fake rclone that copies from a directory on this machine.
 const COPYING: &str = r#"source=${4#src:}
 if [ -d "$source" ]; then source=$source/.; fi
 cp -r "$source" "$5"
 "#;
 
-/// A program in the place of a client of a database that shows what it gets.
+/// A fake database client that shows its input.
 const SHOWING: &str = r#"echo "${0##*/} $*"
 echo "password [${PGPASSWORD-}${MYSQL_PWD-}]"
 cat
 "#;
 
-/// Makes an archive as gobackup does: the directory of the model, encrypted and in chunks.
+/// Makes an archive as gobackup does: the model's directory, encrypted and in chunks.
 fn archive(run: &Run, files: &[(&str, &str)], password: &[u8]) {
     let directory = run.directory("made");
     run.directory("volumes/data");
@@ -51,15 +51,17 @@ fn archive(run: &Run, files: &[(&str, &str)], password: &[u8]) {
         split -b 100 -a 3 --numeric-suffixes packed.enc "$1/2026.tar.gz.enc-" && chmod -R a+rX "$1""#;
     let mut command = Command::new("sh");
     let password = std::ffi::OsStr::new(std::str::from_utf8(password).unwrap());
-    let command = command.args(["-ec", script, "sh", target.to_str().unwrap()]);
-    let made = command.current_dir(directory).env("PASSWORD", password);
-    // As a run does, whose user packs its own files.
-    let owner = Run::owner().map(|it| format!("--owner={it} --group={it} --numeric-owner"));
-    let made = made.env("OWNER", owner.unwrap_or_default());
-    assert!(made.status().unwrap().success());
+    let command = command
+        .args(["-ec", script, "sh", target.to_str().unwrap()])
+        .current_dir(directory)
+        .env("PASSWORD", password);
+    // Like a run, whose user packs its own files.
+    let owner = Run::owner().map(|user| format!("--owner={user} --group={user} --numeric-owner"));
+    let command = command.env("OWNER", owner.unwrap_or_default());
+    assert!(command.status().unwrap().success());
 }
 
-/// The content of a dump with the end that its program writes.
+/// Returns a dump's content with the end that its program writes.
 fn whole(path: &str, content: &str) -> String {
     if path.contains("/postgresql/") && !content.starts_with("PGDMP") {
         return format!("{content}--\n-- PostgreSQL database dump complete\n--\n\n");
@@ -68,22 +70,22 @@ fn whole(path: &str, content: &str) -> String {
     if is_empty { "--\n" } else { content }.to_owned()
 }
 
-/// The two containers of a restoration from a local storage, with these databases.
+/// Returns the containers of a restoration from a local storage, with these databases.
 fn containers(databases: &[Value]) -> [Value; 2] {
     let storage = json!({ "type": "local", "config": { "path": "/data/archives" } });
     containers_from(&storage, databases)
 }
 
-/// The two containers of a restoration from a storage, with these databases.
+/// Returns the containers of a restoration from a storage, with these databases.
 fn containers_from(storage: &Value, databases: &[Value]) -> [Value; 2] {
     let names: Vec<&str> = databases
         .iter()
-        .map(|it| it["metadata"]["name"].as_str().unwrap())
+        .map(|object| object["metadata"]["name"].as_str().unwrap())
         .collect();
     let mut objects = ran();
     objects[1] = related("Storage", "s", storage.clone());
     let spec = &mut objects[3]["spec"];
-    let references = names.iter().map(|it| json!({ "name": it }));
+    let references = names.iter().map(|name| json!({ "name": name }));
     spec["databaseRefs"] = references.collect();
     spec["encodeWith"] = json!({
         "type": "openssl", "args": "-pbkdf2", "passwordRef": { "name": "keys", "key": "key" },
@@ -100,7 +102,7 @@ fn containers_from(storage: &Value, databases: &[Value]) -> [Value; 2] {
     containers_of(&outcome, "restore")
 }
 
-/// The two containers of a Job.
+/// Returns a Job's two containers.
 pub(super) fn containers_of(outcome: &Outcome, key: &str) -> [Value; 2] {
     let job = outcome.child(key).expect("there is a Job");
     let job = Value::from(job.object.clone());
@@ -108,7 +110,7 @@ pub(super) fn containers_of(outcome: &Outcome, key: &str) -> [Value; 2] {
     [&pod["initContainers"][0], &pod["containers"][0]].map(Clone::clone)
 }
 
-/// The two containers of a verification from a local storage, of this dump into this scratch database.
+/// Returns the containers of a verification from a local storage, with this dump and this scratch database.
 fn verifying(dumped: Value, mut scratch: Value) -> [Value; 2] {
     let name = |database: &Value| json!({ "name": database["metadata"]["name"] });
     scratch["metadata"]["annotations"] = json!({ "gobackup.io/scratch": "true" });
@@ -118,7 +120,7 @@ fn verifying(dumped: Value, mut scratch: Value) -> [Value; 2] {
     let mut parent = objects[3].clone();
     parent["spec"]["databaseRefs"] = json!([name(&dumped)]);
     let target = json!({ "database": dumped["metadata"]["name"], "databaseRef": name(&scratch) });
-    // A database that is a file needs no other one.
+    // A database file needs no scratch database.
     let is_file = dumped["spec"]["type"] == "sqlite";
     parent["spec"]["verify"] = if is_file {
         json!({})
@@ -137,8 +139,8 @@ fn verifying(dumped: Value, mut scratch: Value) -> [Value; 2] {
     containers_of(&outcome, "verify")
 }
 
-/// Runs both containers; the second only after the success of the first.
-pub(super) fn both(run: &Run, containers: &[Value; 2], values: &[(&str, &[u8])]) -> Ended {
+/// Runs both containers; the second only if the first succeeds.
+pub(super) fn both(run: &Run, containers: &[Value; 2], values: &[(&str, &[u8])]) -> RunResult {
     let fetched = run.execute(&containers[0], &run.search_path(), values);
     match fetched.code {
         Some(0) => run.execute(&containers[1], &run.search_path(), values),
@@ -188,9 +190,9 @@ fn an_encrypted_archive_in_chunks_is_restored_one_database_after_the_other() {
             ("DB1_PASSWORD", b"second"),
             ("DB2_PASSWORD", b"third"),
         ];
-        let ended = both(&run, &containers, &right);
-        assert_eq!(ended.code, Some(0), "{ended:?}");
-        let log = ended.log.replace(run.path("").as_str(), "/");
+        let result = both(&run, &containers, &right);
+        assert_eq!(result.code, Some(0), "{result:?}");
+        let log = result.log.replace(run.path("").as_str(), "/");
         let expected = "pg_restore --clean --if-exists --no-owner --exit-on-error --single-transaction \
              --host=localhost --port=5432 --username=u --dbname=$x /work/unpacked/nightly/postgresql/b/shop.sql.zst\n\
              password [***]\nmysql --host=127.0.0.1 --port=3306 --user=u shop\npassword [******]\nselect 2;\n";
@@ -202,12 +204,12 @@ fn an_encrypted_archive_in_chunks_is_restored_one_database_after_the_other() {
         archive(&run, &files, PASSWORD);
         run.program("rclone", COPYING);
         let wrong: [(&str, &[u8]); 1] = [("ENC_PASSWORD", b"wrong")];
-        let ended = both(&run, &containers, &wrong);
-        assert_eq!(ended.code, Some(1));
-        let end = ended.message.trim_end().lines().last().unwrap_or_default();
+        let result = both(&run, &containers, &wrong);
+        assert_eq!(result.code, Some(1));
+        let end = result.message.trim_end().lines().last().unwrap_or_default();
         assert!(
             end.contains("cannot decrypt 2026.tar") || end.contains("cannot unpack"),
-            "{ended:?}"
+            "{result:?}"
         );
     }
 }
@@ -233,15 +235,15 @@ fn the_content_of_a_dump_of_postgresql_decides_on_the_program() {
             for name in ["psql", "pg_restore"] {
                 run.program(name, r#"echo "${0##*/} ran" >&2"#);
             }
-            let ended = both(&run, &containers, &[("ENC_PASSWORD", PASSWORD)]);
-            assert_eq!(ended.code, Some(0), "{ended:?}");
+            let result = both(&run, &containers, &[("ENC_PASSWORD", PASSWORD)]);
+            assert_eq!(result.code, Some(0), "{result:?}");
             let ran = format!("{expected} ran\n");
-            assert!(ended.log.ends_with(&ran), "{content:?}: {ended:?}");
+            assert!(result.log.ends_with(&ran), "{content:?}: {result:?}");
         }
     }
 }
 
-// mysqldump writes statements that choose a database with --databases, which args of the Database can have.
+// mysqldump writes statements that select a database with --databases, which a Database's args can contain.
 #[test]
 fn a_dump_that_changes_another_database_than_the_target_is_not_restored() {
     let target = || json!({ "database": "check", "username": "u" });
@@ -267,21 +269,21 @@ fn a_dump_that_changes_another_database_than_the_target_is_not_restored() {
             run.program("mysql", SHOWING);
             let secrets: [(&str, &[u8]); 2] =
                 [("ENC_PASSWORD", PASSWORD), ("DB0_PASSWORD", b"third")];
-            let ended = both(&run, &containers, &secrets);
+            let result = both(&run, &containers, &secrets);
             match other {
-                None => assert_eq!(ended.code, Some(0), "{statement}: {ended:?}"),
+                None => assert_eq!(result.code, Some(0), "{statement}: {result:?}"),
                 Some(part) => {
-                    assert_eq!(ended.code, Some(1), "{statement}: {ended:?}");
-                    let told = format!("would change the database {part};");
-                    assert!(ended.message.contains(&told), "{ended:?}");
-                    assert!(!ended.log.contains("mysql --host"), "{ended:?}");
+                    assert_eq!(result.code, Some(1), "{statement}: {result:?}");
+                    let message = format!("would change the database {part};");
+                    assert!(result.message.contains(&message), "{result:?}");
+                    assert!(!result.log.contains("mysql --host"), "{result:?}");
                 }
             }
         }
     }
 }
 
-// Clients of MariaDB 11.4 and later refuse a server whose certificate they cannot verify.
+// MariaDB clients since 11.4 refuse a server whose certificate they cannot verify.
 #[test]
 fn options_about_tls_are_those_of_the_dump() {
     for (args, passed) in [
@@ -323,19 +325,23 @@ fn options_about_tls_are_those_of_the_dump() {
             run.program("mysql", "echo \"${0##*/} $*\" >&2\necho 1\n");
             let secrets: [(&str, &[u8]); 2] =
                 [("ENC_PASSWORD", PASSWORD), ("DB0_PASSWORD", b"third")];
-            let ended = both(&run, &containers, &secrets);
-            assert_eq!(ended.code, Some(0), "{ended:?}");
-            let calls = ended.log.lines().filter(|it| it.starts_with("mysql "));
-            let other = calls
-                .map(|it| format!("{}\n", it.replace("--batch --raw --skip-column-names ", "")));
-            let other: Vec<String> = other.filter(|it| *it != expected).collect();
+            let result = both(&run, &containers, &secrets);
+            assert_eq!(result.code, Some(0), "{result:?}");
+            let calls = result.log.lines().filter(|line| line.starts_with("mysql "));
+            let other = calls.map(|line| {
+                format!(
+                    "{}\n",
+                    line.replace("--batch --raw --skip-column-names ", "")
+                )
+            });
+            let other: Vec<String> = other.filter(|call| *call != expected).collect();
             assert_eq!(other, Vec::<String>::new(), "{args}");
-            assert!(ended.log.contains(&expected), "{ended:?}");
+            assert!(result.log.contains(&expected), "{result:?}");
         }
     }
 }
 
-// pg_dump writes BEGIN and COMMIT around the data of each large object, also within the one transaction of psql.
+// pg_dump writes BEGIN and COMMIT around the data of each large object, even within psql's one transaction.
 #[test]
 fn a_failed_dump_with_large_objects_does_not_claim_that_nothing_was_changed() {
     let plain = "select 1;\n-- COMMIT;\n";
@@ -363,14 +369,14 @@ fn a_failed_dump_with_large_objects_does_not_claim_that_nothing_was_changed() {
             }
             let secrets: [(&str, &[u8]); 2] =
                 [("ENC_PASSWORD", PASSWORD), ("DB0_PASSWORD", b"third")];
-            let ended = both(&run, &containers, &secrets);
-            assert_eq!(ended.code, Some(1), "{ended:?}");
-            assert_eq!(ended.message, format!("ERROR: it exists\n{expected}\n"));
+            let result = both(&run, &containers, &secrets);
+            assert_eq!(result.code, Some(1), "{result:?}");
+            assert_eq!(result.message, format!("ERROR: it exists\n{expected}\n"));
         }
     }
 }
 
-// The filter of the log needs awk too, so this one fails for the check alone.
+// The log filter needs awk too, so this one only fails for the check.
 #[test]
 fn a_dump_that_cannot_be_checked_is_not_restored() {
     let config = json!({ "database": "check", "username": "u" });
@@ -385,10 +391,10 @@ fn a_dump_that_cannot_be_checked_is_not_restored() {
             "case $1 in *TARGET*) exit 2 ;; esac\nexec /usr/bin/awk \"$@\"\n",
         );
         let secrets: [(&str, &[u8]); 2] = [("ENC_PASSWORD", PASSWORD), ("DB0_PASSWORD", b"third")];
-        let ended = both(&run, &containers, &secrets);
-        assert_eq!(ended.code, Some(1), "{ended:?}");
-        assert!(ended.message.contains("cannot be checked"), "{ended:?}");
-        assert!(!ended.log.contains("mysql --host"), "{ended:?}");
+        let result = both(&run, &containers, &secrets);
+        assert_eq!(result.code, Some(1), "{result:?}");
+        assert!(result.message.contains("cannot be checked"), "{result:?}");
+        assert!(!result.log.contains("mysql --host"), "{result:?}");
     }
 }
 
@@ -424,9 +430,9 @@ fn a_verification_unpacks_files_and_empties_the_scratch_database_first() {
         run.program("rclone", COPYING);
         run.program("psql", SHOWING);
         let secrets: [(&str, &[u8]); 2] = [("ENC_PASSWORD", PASSWORD), ("DB0_PASSWORD", b"first")];
-        let ended = both(&run, &containers, &secrets);
-        // The output of psql goes nowhere, but for errors.
-        assert_eq!((ended.code, &*ended.log), (Some(0), ""), "{ended:?}");
+        let result = both(&run, &containers, &secrets);
+        // psql's output is discarded, except for errors.
+        assert_eq!((result.code, &*result.log), (Some(0), ""), "{result:?}");
         let file = format!("{}/nightly/source/file", run.path("work/scratch"));
         assert_eq!(fs::read_to_string(file).unwrap(), "content");
 
@@ -437,12 +443,12 @@ fn a_verification_unpacks_files_and_empties_the_scratch_database_first() {
             "psql",
             "cat >&2\necho \"password [$PGPASSWORD] $*\" >&2\nexit 3\n",
         );
-        let ended = both(&run, &containers, &secrets);
-        assert_eq!(ended.code, Some(1), "{ended:?}");
-        assert!(ended.log.contains("DROP SCHEMA"), "{ended:?}");
-        assert!(ended.log.contains("password [***]"), "{ended:?}");
-        let told = "Database check: the scratch database cannot be emptied";
-        assert!(ended.message.contains(told), "{ended:?}");
+        let result = both(&run, &containers, &secrets);
+        assert_eq!(result.code, Some(1), "{result:?}");
+        assert!(result.log.contains("DROP SCHEMA"), "{result:?}");
+        assert!(result.log.contains("password [***]"), "{result:?}");
+        let message = "Database check: the scratch database cannot be emptied";
+        assert!(result.message.contains(message), "{result:?}");
     }
 }
 
@@ -473,10 +479,10 @@ fn a_verification_empties_only_a_mysql_database_that_it_knows() {
             );
             let secrets: [(&str, &[u8]); 2] =
                 [("ENC_PASSWORD", PASSWORD), ("DB0_PASSWORD", b"third")];
-            let ended = both(&run, &containers, &secrets);
+            let result = both(&run, &containers, &secrets);
             let calls = fs::read_to_string(calls).unwrap();
             if answer == "1" {
-                assert_eq!(ended.code, Some(0), "{ended:?}");
+                assert_eq!(result.code, Some(0), "{result:?}");
                 let place = |text: &str| calls.find(text).unwrap_or_else(|| panic!("{calls}"));
                 let order = [
                     "COUNT(*)",
@@ -486,9 +492,9 @@ fn a_verification_empties_only_a_mysql_database_that_it_knows() {
                 ];
                 assert!(order.map(place).is_sorted(), "{calls}");
             } else {
-                assert_eq!(ended.code, Some(1), "{answer}: {ended:?}");
-                let told = "Database check: the scratch database cannot be read, or has tables";
-                assert!(ended.message.contains(told), "{ended:?}");
+                assert_eq!(result.code, Some(1), "{answer}: {result:?}");
+                let message = "Database check: the scratch database cannot be read, or has tables";
+                assert!(result.message.contains(message), "{result:?}");
                 assert_eq!(calls.lines().count(), 1, "{calls}");
             }
         }

@@ -1,14 +1,13 @@
-//! A program in the place of gobackup. It takes the steps of gobackup 3.1.1, logs as it does, and fails and does not fail
-//! as it does.
+//! A fake gobackup. It takes the steps of gobackup 3.1.1, logs like it, and fails when it does.
 
 use std::fmt::Write as _;
 
 use super::*;
 
-/// The steps of a run. `# STEPS` stands for those that make the archive: without them it is an empty file.
+/// The steps of a run. `# STEPS` stands for those that make the archive; without them it is an empty file.
 ///
-/// gobackup stores in one storage after the other, although one fails if there are several. Each has a list of archives,
-/// by which it deletes those beyond `keep`; it reads and writes the list in the storage too, and only logs failures.
+/// gobackup stores in one storage after the other, even if one fails. Each has a list of archives, which `keep` needs;
+/// gobackup also reads and writes the list in the storage, and only logs failures.
 pub(super) const STORING: &str = r#"case ${1-} in
 perform) ;;
 *) echo "gobackup version v3.1.1"; exit ;;
@@ -64,7 +63,7 @@ done
 rm -rf "$TMPDIR/gobackup1"
 "#;
 
-/// The program for a configuration of one model.
+/// Returns the program for a configuration with one model.
 pub(super) fn program(config: &Value) -> String {
     let models = config["models"].as_object().unwrap();
     let model = models.values().next().unwrap();
@@ -75,7 +74,7 @@ pub(super) fn program(config: &Value) -> String {
     pack(&mut steps, model);
     let mut storages = "case $1 in\n".to_owned();
     for (key, storage) in model["storages"].as_object().unwrap() {
-        let [type_, path] = ["type", "path"].map(|it| word(&storage[it]));
+        let [type_, path] = ["type", "path"].map(|key| word(&storage[key]));
         let keep = storage["keep"].as_i64().unwrap_or(0);
         writeln!(storages, "  {key}) type={type_} path={path} keep={keep} ;;").unwrap();
     }
@@ -85,24 +84,27 @@ pub(super) fn program(config: &Value) -> String {
         .replace("# STORAGES", &storages)
 }
 
-/// A value as a word of a shell; one that names a variable is the value of this one.
+/// Returns a value as a shell word; for a variable its value.
 fn word(value: &Value) -> String {
     let text = match value {
-        // gobackup expands variables in the text of the configuration.
+        // gobackup expands variables in the configuration's text.
         Value::String(text) => text.trim_end().replace("${DOLLAR}", "$"),
         Value::Null => String::new(),
         other => other.to_string(),
     };
-    match text.strip_prefix("${").and_then(|it| it.strip_suffix('}')) {
+    match text
+        .strip_prefix("${")
+        .and_then(|text| text.strip_suffix('}'))
+    {
         Some(name) => format!("\"${{{name}}}\""),
         None => format!("'{}'", text.replace('\'', r"'\''")),
     }
 }
 
-/// Adds the dump of a database. sqlite3 exits with 0 after each error of a dump, so only the script after it fails.
+/// Adds a database's dump. sqlite3 exits with 0 after each error, so only the script after it fails.
 fn dump(steps: &mut String, key: &str, config: &Value) {
     let [type_, path, database] =
-        ["type", "path", "database"].map(|it| config[it].as_str().unwrap_or_default());
+        ["type", "path", "database"].map(|key| config[key].as_str().unwrap_or_default());
     let directory = format!("\"$work/$MODEL/{type_}/{key}\"");
     let args = config["args"].as_str().unwrap_or_default();
     let command = match type_ {
@@ -120,16 +122,16 @@ fn dump(steps: &mut String, key: &str, config: &Value) {
         "postgresql" => {
             let compress = config["compress"].as_str();
             let further = compress
-                .map(|it| format!("--compress={it} --format=custom "))
+                .map(|method| format!("--compress={method} --format=custom "))
                 .unwrap_or_default();
-            let suffix = match compress.and_then(|it| it.split(':').next()) {
+            let suffix = match compress.and_then(|method| method.split(':').next()) {
                 Some("gzip") => ".gz",
                 Some("lz4") => ".lz4",
                 Some("zstd") => ".zst",
                 _ => "",
             };
             let [host, port, user, password] =
-                ["host", "port", "username", "password"].map(|it| word(&config[it]));
+                ["host", "port", "username", "password"].map(|key| word(&config[key]));
             format!(
                 "PGPASSWORD={password} pg_dump --host={host} --port={port} --username={user} {further}{args} {database} \
                  -f {database}.sql{suffix}"
@@ -170,9 +172,11 @@ fn pack(steps: &mut String, model: &Value) {
         "zst" | "tzst" | "tar.zst" => ".tar.zst",
         _ => ".tar",
     };
-    // Only the variable of the format, not the time.
-    let format = model["compress_with"]["filename_format"].as_str().unwrap();
-    let format = format.replace("${ARCHIVE_ID}", "'\"$ARCHIVE_ID\"'");
+    // Only the format's variable, not the time.
+    let format = model["compress_with"]["filename_format"]
+        .as_str()
+        .unwrap()
+        .replace("${ARCHIVE_ID}", "'\"$ARCHIVE_ID\"'");
     writeln!(steps, "name='{format}' stored='{format}'{extension}").unwrap();
     writeln!(
         steps,

@@ -1,4 +1,4 @@
-//! Limits of the right to create a parent.
+//! Limits for users who create parents.
 
 use innkeeper_sdk::testing::TestRequest;
 
@@ -24,7 +24,7 @@ fn directories_of_the_node_and_of_servers() {
         check_refused(
             json!({ "volumes": [volume] }),
             &on,
-            "spec.volumes: disk is a directory of the node or of an NFS server, and \
+            "spec.volumes: disk is a hostPath or NFS volume, and \
              tenants.hostVolumes of the plugin's configuration is off",
         );
     }
@@ -261,8 +261,7 @@ fn texts_for_the_shell_of_pg_dumpall() {
         ("args", "--no-owner --role=a;id"),
     ] {
         let expected = format!(
-            "False/InvalidReference: Database pg: config.{key} contains a character that the shell of \
-             pg_dumpall would act on"
+            "False/InvalidReference: Database pg: config.{key} contains a character that pg_dumpall's shell would act on"
         );
         assert_eq!(ready(key, value), (expected, 0));
     }
@@ -288,7 +287,7 @@ fn values_that_are_options() {
 }
 
 #[test]
-fn scripts_do_not_run_and_a_warning_says_so() {
+fn refused_scripts_do_not_run_and_cause_a_warning() {
     let (related, parent) = article();
     let outcome = reconcile(&parent, &related).unwrap();
     let text = configuration(&outcome);
@@ -296,8 +295,8 @@ fn scripts_do_not_run_and_a_warning_says_so() {
     let status = outcome.report().status.as_ref().unwrap();
     let warnings = status["warnings"].as_array().unwrap().iter();
     let warning = warnings
-        .filter(|it| it["code"] == "ScriptNotAllowed")
-        .map(|it| it["message"].as_str().unwrap().to_owned())
+        .filter(|warning| warning["code"] == "ScriptNotAllowed")
+        .map(|warning| warning["message"].as_str().unwrap().to_owned())
         .collect::<Vec<_>>();
     assert_eq!(
         warning,
@@ -324,7 +323,7 @@ fn scripts_of_databases_do_not_run_either() {
                    off";
     let warnings = status["warnings"].as_array().unwrap();
     assert!(
-        warnings.iter().any(|it| it["message"] == warning),
+        warnings.iter().any(|stored| stored["message"] == warning),
         "{warnings:?}"
     );
     let scripts = json!({ "scripts": true });
@@ -333,7 +332,7 @@ fn scripts_of_databases_do_not_run_either() {
 }
 
 /// An object that the host made for another parent.
-pub(super) fn of_another(mut object: Value) -> Value {
+pub(super) fn owned_by_another(mut object: Value) -> Value {
     object["metadata"]["labels"] = json!({ "innkeeper.dev/plugin": "wordpress" });
     object["metadata"]["ownerReferences"] =
         json!([{ "apiVersion": "example.com/v1", "kind": "Wordpress", "name": "b", "uid": "b" }]);
@@ -352,12 +351,12 @@ fn check_reference(spec: Value, kind: &str, object: Value) {
     let name = object["metadata"]["name"].as_str().unwrap().to_owned();
     let with = |object: Value| {
         let mut objects = around();
-        objects.retain(|it| it["metadata"]["name"] != *name);
+        objects.retain(|object| object["metadata"]["name"] != *name);
         objects.push(object);
         objects
     };
     reconcile(&parent, &with(object.clone())).expect("an object of no parent is free");
-    let taken = of_another(object);
+    let taken = owned_by_another(object);
     let outcome = reconcile(&parent, &with(taken.clone())).unwrap();
     let expected = format!(
         "False/ReferenceNotAllowed: {kind} {name} belongs to another parent: annotate it with \
@@ -422,7 +421,7 @@ fn a_suspended_schedule_stops_although_a_reference_is_refused() {
         let request = TestRequest::new(&cron_backup(suspend)).answered(before);
         Plugin::reconcile(&request.build(), &host(objects)).unwrap()
     };
-    let taken = of_another(objects[3].clone());
+    let taken = owned_by_another(objects[3].clone());
     for (problem, reason) in [
         (Some(taken), "ReferenceNotAllowed"),
         (None, "SecretNotFound"),
@@ -439,11 +438,14 @@ fn a_suspended_schedule_stops_although_a_reference_is_refused() {
         expected["suspend"] = json!(true);
         assert_eq!(schedule.apply, ApplyPolicy::Always);
         assert_eq!(schedule.object["spec"], expected);
-        let kept: Vec<_> = names(&before);
+        let before_names: Vec<_> = names(&before);
         let mut stated = names(&stopped);
-        stated.sort_by_key(|name| kept.iter().position(|it| it == name));
-        assert_eq!(stated, kept);
-        let others = stopped.children().iter().filter(|it| it.key != "schedule");
+        stated.sort_by_key(|name| before_names.iter().position(|other| other == name));
+        assert_eq!(stated, before_names);
+        let others = stopped
+            .children()
+            .iter()
+            .filter(|child| child.key != "schedule");
         for child in others {
             assert_eq!(child.apply, ApplyPolicy::Hold);
         }
@@ -464,7 +466,7 @@ fn a_suspended_schedule_stops_although_the_parent_is_invalid() {
     let pass =
         |request: &TestRequest| Plugin::reconcile(&request.clone().build(), &host(&around()));
     let before = pass(&schedule(false, "gzip")).unwrap();
-    let message = "compressWith.type: rar is not known to gobackup";
+    let message = "compressWith.type: rar is unknown to gobackup";
     let active = pass(&schedule(false, "rar").answered(&before)).unwrap_err();
     assert_eq!(active.message, message);
     let suspended = schedule(true, "rar").answered(&before);
@@ -514,14 +516,14 @@ fn nothing_runs_before_the_objects_exist() {
     }
 }
 
-/// A Backup and a CronBackup of one name have the same claims, and a retained one outlives its parent.
+/// A Backup and a CronBackup with the same name have the same claims, and a retained claim outlives its parent.
 #[test]
 fn claims_of_another_kind_of_parent_with_the_same_name() {
     let local = json!({ "type": "local", "config": { "path": "/x" } });
     let spec = json!({ "schedule": { "cron": "0 2 * * *" }, "state": { "mode": "Volume" } });
     for name in ["nightly-gobackup-local", "nightly-gobackup-state"] {
         for (kind, is_own) in [("Backup", true), ("CronBackup", false)] {
-            let mut retained = of_another(claim(name));
+            let mut retained = owned_by_another(claim(name));
             let parent = format!("gobackup.io/{kind}/default/nightly u");
             retained["metadata"]["annotations"] = json!({ "innkeeper.dev/retained-for": parent });
             let mut objects = around();

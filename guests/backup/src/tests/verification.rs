@@ -1,4 +1,4 @@
-//! Verifications: when an archive is due, the Job, its end, and the condition.
+//! Verifications: when an archive is due, the Job, the end, and the condition.
 
 use expect_test::expect;
 use innkeeper_sdk::testing::TestRequest;
@@ -10,7 +10,7 @@ use super::{
 
 const OWNER: &str = "00000000-0000-4000-8000-000000000001";
 
-/// A parent with a schedule that verifies its dump in the database `scratch`, with further fields of `verify`.
+/// Returns a parent with a schedule that verifies its dump in the database `scratch`, with more `verify` fields.
 fn verifying(further: Value) -> Value {
     let scratch = json!([{ "database": "pg", "databaseRef": { "name": "scratch" } }]);
     let mut verify = json!({ "databases": scratch });
@@ -22,7 +22,7 @@ fn verifying(further: Value) -> Value {
     parent
 }
 
-/// The objects of [`around`] with a scratch database.
+/// Returns the objects from [`around`] with a scratch database.
 fn objects() -> Vec<Value> {
     let mut scratch = postgresql();
     scratch["metadata"]["name"] = json!("scratch");
@@ -33,7 +33,7 @@ fn objects() -> Vec<Value> {
     objects
 }
 
-/// A status with archives: the name of each and the day of its run in August 2026, newest first.
+/// Returns a status with archives: the name of each and the day of its run in August 2026, newest first.
 fn archives(runs: &[(&str, u32)]) -> Value {
     let run = |(file, day): &(&str, u32)| {
         json!({
@@ -54,13 +54,13 @@ fn pass(parent: &Value, objects: &[Value], status: &Value, observed: Option<&Val
     Plugin::reconcile(&request.build(), &host(objects)).unwrap()
 }
 
-/// The Job of an answer as the cluster shows it.
+/// Returns an answer's Job as the cluster shows it.
 fn observed(outcome: &Outcome, status: Value) -> Value {
-    let made = Value::from(outcome.child("verify").unwrap().object.clone());
-    let mut it = job("nightly-verify", "v", OWNER, status);
-    it["metadata"]["annotations"] = made["metadata"]["annotations"].clone();
-    it["metadata"]["labels"] = made["metadata"]["labels"].clone();
-    it
+    let object = Value::from(outcome.child("verify").unwrap().object.clone());
+    let mut job = job("nightly-verify", "v", OWNER, status);
+    job["metadata"]["annotations"] = object["metadata"]["annotations"].clone();
+    job["metadata"]["labels"] = object["metadata"]["labels"].clone();
+    job
 }
 
 fn status(outcome: &Outcome) -> Value {
@@ -83,23 +83,23 @@ fn a_verification_is_a_job_of_the_parent_that_restores_the_newest_archive() {
             "Job/nightly-verify"
         ]
     );
-    let made = Value::from(outcome.child("verify").unwrap().object.clone());
+    let object = Value::from(outcome.child("verify").unwrap().object.clone());
     assert_eq!(
-        made["metadata"]["annotations"],
+        object["metadata"]["annotations"],
         json!({
             "gobackup.io/file": "2.tar", "gobackup.io/restored": "pg", "gobackup.io/skipped": "",
             "gobackup.io/archive-time": "2026-08-19T02:10:00Z",
         })
     );
-    assert_eq!(made["spec"]["backoffLimit"], 0);
-    let pod = &made["spec"]["template"]["spec"];
+    assert_eq!(object["spec"]["backoffLimit"], 0);
+    let pod = &object["spec"]["template"]["spec"];
     assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
     for container in [&pod["initContainers"][0], &pod["containers"][0]] {
         let file = container["env"]
             .as_array()
             .unwrap()
             .iter()
-            .find(|it| it["name"] == "FILE");
+            .find(|variable| variable["name"] == "FILE");
         assert_eq!(file.unwrap()["value"], "2.tar");
         assert_eq!(
             container["securityContext"]["capabilities"]["drop"],
@@ -146,17 +146,21 @@ fn the_example_verifies_its_archive_from_s3_in_the_scratch_database() {
     let mut stored = archives(&[("a", 19)]);
     stored["recentRuns"][0]["artifacts"] = json!([file]);
     let outcome = pass(&parent, &objects, &stored, None);
-    let made = Value::from(outcome.child("verify").unwrap().object.clone());
-    let pod = &made["spec"]["template"]["spec"];
+    let object = Value::from(outcome.child("verify").unwrap().object.clone());
+    let pod = &object["spec"]["template"]["spec"];
     let containers = [&pod["initContainers"][0], &pod["containers"][0]];
     let variables = |at: usize| {
         let env = containers[at]["env"].as_array().unwrap();
-        let given = env.iter().filter(|it| it.get("valueFrom").is_some());
-        let given = given.map(|it| {
-            let key = it["valueFrom"]["secretKeyRef"]["key"].as_str().unwrap();
-            format!("{}={key}", it["name"].as_str().unwrap())
+        let credentials = env
+            .iter()
+            .filter(|variable| variable.get("valueFrom").is_some());
+        let credentials = credentials.map(|variable| {
+            let key = variable["valueFrom"]["secretKeyRef"]["key"]
+                .as_str()
+                .unwrap();
+            format!("{}={key}", variable["name"].as_str().unwrap())
         });
-        given.collect::<Vec<_>>()
+        credentials.collect::<Vec<_>>()
     };
     assert_eq!(
         variables(0),
@@ -165,7 +169,7 @@ fn the_example_verifies_its_archive_from_s3_in_the_scratch_database() {
             "RCLONE_CONFIG_SRC_SECRET_ACCESS_KEY=secret-access-key",
         ]
     );
-    // The container that runs the dump has no credential of the dumped database or of the storage.
+    // The container that runs the dump has no credentials for the dumped database or the storage.
     assert_eq!(
         variables(1),
         [
@@ -177,10 +181,10 @@ fn the_example_verifies_its_archive_from_s3_in_the_scratch_database() {
     let step = "  empty_postgresql 'Database ledger-check' 'ledger/postgresql/ledger' 'postgres-check' '5432' 'check' \
                 'ledger_check' \"${DB0_PASSWORD-}\"\n";
     assert!(script.contains(step), "{script}");
-    // Nothing that the runs of the parent use is mounted.
+    // No volume of the parent's runs is mounted.
     let volumes: Vec<_> = pod["volumes"].as_array().unwrap().iter().collect();
     assert!(
-        volumes.iter().all(|it| it["emptyDir"].is_object()),
+        volumes.iter().all(|volume| volume["emptyDir"].is_object()),
         "{volumes:?}"
     );
 }
@@ -259,7 +263,7 @@ fn the_times_of_archives_decide_which_is_verified() {
 }
 
 #[test]
-fn the_end_of_a_verification_is_told_once_and_is_no_run() {
+fn a_verification_result_is_reported_once_and_is_not_a_run() {
     let parent = verifying(json!({}));
     let stored = archives(&[("2.tar", 19)]);
     let first = pass(&parent, &objects(), &stored, None);
@@ -273,38 +277,45 @@ fn the_end_of_a_verification_is_told_once_and_is_no_run() {
     assert_eq!(status(&during)["phase"], "Succeeded");
     assert_eq!(status(&during).get("activeJob"), None);
 
-    let ended = observed(&first, complete());
-    let outcome = pass(&parent, &objects(), &status(&during), Some(&ended));
+    let finished = observed(&first, complete());
+    let outcome = pass(&parent, &objects(), &status(&during), Some(&finished));
     expect!["True/Restored: 2.tar: restored pg"]
         .assert_eq(&condition(outcome.report(), "Verified"));
     let events = |outcome: &Outcome| {
-        let events = outcome.report().events.iter();
-        events.map(|it| it.reason.clone()).collect::<Vec<_>>()
+        outcome
+            .report()
+            .events
+            .iter()
+            .map(|event| event.reason.clone())
+            .collect::<Vec<_>>()
     };
     assert_eq!(events(&outcome), ["VerificationSucceeded"]);
-    let told = status(&outcome);
-    assert_eq!(told["lastVerificationTime"], "2026-08-20T02:01:00Z");
-    assert_eq!(told["recentRuns"].as_array().unwrap().len(), 1);
-    let again = pass(&parent, &objects(), &told, Some(&ended));
+    let recorded = status(&outcome);
+    assert_eq!(recorded["lastVerificationTime"], "2026-08-20T02:01:00Z");
+    assert_eq!(recorded["recentRuns"].as_array().unwrap().len(), 1);
+    let again = pass(&parent, &objects(), &recorded, Some(&finished));
     assert!(events(&again).is_empty());
-    assert_eq!(status(&again), told);
+    assert_eq!(status(&again), recorded);
     assert_eq!(again.child("verify").unwrap().apply, ApplyPolicy::Hold);
     // A deleted Job is not made again, and the result stays.
-    let gone = pass(&parent, &objects(), &told, None);
-    assert_eq!(status(&gone), told);
-    assert!(gone.child("verify").is_none());
+    let without_job = pass(&parent, &objects(), &recorded, None);
+    assert_eq!(status(&without_job), recorded);
+    assert!(without_job.child("verify").is_none());
 
-    // The next archive: the Job of the last one goes first.
+    // The next archive: the last Job goes first.
     let mut next = archives(&[("3.tar", 27)]);
-    next["verification"] = told["verification"].clone();
+    next["verification"] = recorded["verification"].clone();
     assert!(
-        pass(&parent, &objects(), &next, Some(&ended))
+        pass(&parent, &objects(), &next, Some(&finished))
             .child("verify")
             .is_none()
     );
-    let made = pass(&parent, &objects(), &next, None);
-    let made = Value::from(made.child("verify").unwrap().object.clone());
-    assert_eq!(made["metadata"]["annotations"]["gobackup.io/file"], "3.tar");
+    let object = pass(&parent, &objects(), &next, None);
+    let object = Value::from(object.child("verify").unwrap().object.clone());
+    assert_eq!(
+        object["metadata"]["annotations"]["gobackup.io/file"],
+        "3.tar"
+    );
 }
 
 #[test]
@@ -312,17 +323,17 @@ fn a_failure_has_the_end_of_the_log_and_stays_until_the_next_end() {
     let parent = verifying(json!({}));
     let stored = archives(&[("2.tar", 19)]);
     let first = pass(&parent, &objects(), &stored, None);
-    let ended = observed(&first, failed());
-    // The end of the Pod comes later.
-    let early = pass(&parent, &objects(), &stored, Some(&ended));
+    let finished = observed(&first, failed());
+    // The Pod ends later.
+    let early = pass(&parent, &objects(), &stored, Some(&finished));
     let mut objects = objects();
-    let mut said = pod("v", "psql: error: no such role");
-    said["metadata"]["labels"] = ended["metadata"]["labels"].clone();
-    said["status"]["containerStatuses"][0]["name"] = json!("restore");
-    objects.push(said);
-    let outcome = pass(&parent, &objects, &status(&early), Some(&ended));
-    let told = "False/VerificationFailed: 2.tar: psql: error: no such role";
-    assert_eq!(condition(outcome.report(), "Verified"), told);
+    let mut pod = pod("v", "psql: error: no such role");
+    pod["metadata"]["labels"] = finished["metadata"]["labels"].clone();
+    pod["status"]["containerStatuses"][0]["name"] = json!("restore");
+    objects.push(pod);
+    let outcome = pass(&parent, &objects, &status(&early), Some(&finished));
+    let message = "False/VerificationFailed: 2.tar: psql: error: no such role";
+    assert_eq!(condition(outcome.report(), "Verified"), message);
     assert_eq!(status(&outcome).get("lastVerificationTime"), None);
     // A failed verification is no failed run.
     assert!(condition(outcome.report(), "Failed").starts_with("False/"));
@@ -344,12 +355,12 @@ fn a_failure_has_the_end_of_the_log_and_stays_until_the_next_end() {
     let lost = pass(&parent, &objects, &next, None);
     assert_eq!(
         condition(lost.report(), "Verified"),
-        "False/VerificationFailed: 3.tar: the Job is gone before its end was seen"
+        "False/VerificationFailed: 3.tar: the Job was deleted before the plugin saw its end"
     );
 }
 
 #[test]
-fn a_verification_tells_what_it_does_not_restore() {
+fn a_verification_names_dumps_that_it_does_not_restore() {
     let mut parent = verifying(json!({}));
     parent["spec"]["databaseRefs"] = json!([{ "name": "pg" }, { "name": "cache" }]);
     parent["spec"]["archive"] = json!({ "includes": ["/data/a"] });
@@ -363,16 +374,16 @@ fn a_verification_tells_what_it_does_not_restore() {
     ));
     let stored = archives(&[("2.tar", 19)]);
     let first = pass(&parent, &objects, &stored, None);
-    let made = Value::from(first.child("verify").unwrap().object.clone());
-    let script = &made["spec"]["template"]["spec"]["containers"][0]["args"][0];
+    let object = Value::from(first.child("verify").unwrap().object.clone());
+    let script = &object["spec"]["template"]["spec"]["containers"][0]["args"][0];
     assert!(
         script
             .as_str()
             .unwrap()
             .contains("  files 'nightly' '/work/scratch'\n")
     );
-    let ended = observed(&first, complete());
-    let outcome = pass(&parent, &objects, &stored, Some(&ended));
+    let finished = observed(&first, complete());
+    let outcome = pass(&parent, &objects, &stored, Some(&finished));
     expect!["False/PartlyVerified: 2.tar: restored pg, files; not restored: cache; name a scratch database in verify.databases, if the type has one"]
         .assert_eq(&condition(outcome.report(), "Verified"));
     assert_eq!(
@@ -403,13 +414,13 @@ fn a_database_that_is_a_file_is_verified_without_a_scratch_database() {
         json!({ "type": "sqlite", "config": { "path": "/data/lite.db" } }),
     ));
     let first = pass(&parent, &objects, &archives(&[("2.tar", 19)]), None);
-    let made = Value::from(first.child("verify").unwrap().object.clone());
+    let object = Value::from(first.child("verify").unwrap().object.clone());
     assert_eq!(
-        made["metadata"]["annotations"]["gobackup.io/restored"],
+        object["metadata"]["annotations"]["gobackup.io/restored"],
         "lite,pg"
     );
-    assert_eq!(made["metadata"]["annotations"]["gobackup.io/skipped"], "");
-    let script = &made["spec"]["template"]["spec"]["containers"][0]["args"][0];
+    assert_eq!(object["metadata"]["annotations"]["gobackup.io/skipped"], "");
+    let script = &object["spec"]["template"]["spec"]["containers"][0]["args"][0];
     let (_, steps) = script.as_str().unwrap().split_once("steps() {").unwrap();
     assert!(steps.contains("  sqlite 'Database lite' 'nightly/sqlite/lite' '/work/verified.db'\n"));
     assert!(!steps.contains("empty_sqlite"));
@@ -424,8 +435,8 @@ fn a_verification_that_cannot_begin_leaves_the_runs_alone() {
             Ok(outcome) => {
                 let runs = outcome.child("schedule").is_some();
                 let verified = condition(outcome.report(), "Verified");
-                let made = outcome.child("verify").is_some();
-                format!("runs {runs}, verification {made}, {verified}")
+                let has_job = outcome.child("verify").is_some();
+                format!("runs {runs}, verification {has_job}, {verified}")
             }
             Err(fault) => format!("{:?}, {}", fault.kind, fault.message),
         }
@@ -442,19 +453,19 @@ fn a_verification_that_cannot_begin_leaves_the_runs_alone() {
         verdict(&verifying(json!({})), &around()),
         verdict(
             &verifying(json!({})),
-            &scratch(&|it| it["metadata"]["annotations"] = json!({})),
+            &scratch(&|object| object["metadata"]["annotations"] = json!({})),
         ),
         verdict(
             &verifying(json!({})),
-            &scratch(&|it| it["spec"]["config"]["password_ref"] = key.clone()),
+            &scratch(&|object| object["spec"]["config"]["password_ref"] = key.clone()),
         ),
         verdict(
             &verifying(json!({})),
-            &scratch(&|it| it["spec"] = json!({ "type": "redis", "config": {} })),
+            &scratch(&|object| object["spec"] = json!({ "type": "redis", "config": {} })),
         ),
         verdict(
             &verifying(json!({})),
-            &scratch(&|it| it["spec"]["config"]["all_databases"] = json!(true)),
+            &scratch(&|object| object["spec"]["config"]["all_databases"] = json!(true)),
         ),
         verdict(&verifying(to("other", "scratch")), &objects()),
         verdict(&verifying(to("pg", "pg")), &objects()),
@@ -466,11 +477,11 @@ fn a_verification_that_cannot_begin_leaves_the_runs_alone() {
     expect![[r"
         runs true, verification true, Unknown/NotVerifiedYet: no archive has been verified yet
         runs true, verification false, False/ReferenceNotFound: Database not found: scratch
-        runs true, verification false, False/InvalidReference: Database scratch: a verification replaces the content of this database; if it may, set the annotation gobackup.io/scratch to true
+        runs true, verification false, False/InvalidReference: Database scratch: a verification replaces this database's content; to allow it, set the annotation gobackup.io/scratch to true
         runs true, verification false, False/SecretNotFound: Secret not found: none
         runs true, verification false, False/InvalidReference: Database scratch: config.type: a dump of redis cannot be restored, only one of postgresql, mysql or sqlite; remove it from spec.verify.databases, and restore this one by hand
         runs true, verification false, False/InvalidReference: Database scratch: all_databases would replace a whole server; set config.database
-        Invalid, verify.databases[0]: other is in no databaseRefs
+        Invalid, verify.databases[0]: other is not in databaseRefs
         Invalid, verify.databases[0]: pg is in databaseRefs, and a verification replaces its content; name another database
         runs true, verification true, Unknown/NotVerifiedYet: no archive has been verified yet"]].assert_eq(&lines.join("\n"));
 }
@@ -484,7 +495,9 @@ fn is_refused(dumped: &Value, scratch: &Value) -> bool {
         object
     };
     let mut objects = objects();
-    objects.retain(|it| !["pg", "scratch"].contains(&it["metadata"]["name"].as_str().unwrap()));
+    objects.retain(|object| {
+        !["pg", "scratch"].contains(&object["metadata"]["name"].as_str().unwrap())
+    });
     objects.push(database("pg", [&dumped["type"], &dumped["config"]]));
     objects.push(database("scratch", [&scratch["type"], &scratch["config"]]));
     let outcome = pass(&verifying(json!({})), &objects, &stored, None);
@@ -497,7 +510,7 @@ fn is_refused(dumped: &Value, scratch: &Value) -> bool {
     is_refused
 }
 
-// The same database under another name of the object or of its server.
+// The same database under another object or server name.
 #[test]
 fn no_verification_replaces_a_database_that_is_dumped() {
     let pg = |config: Value| json!({ "type": "postgresql", "config": config });
@@ -561,7 +574,7 @@ fn no_verification_replaces_a_database_that_is_dumped() {
     }
 }
 
-// A name of an archive comes from the Pod of a run.
+// An archive's name comes from a run's Pod.
 #[test]
 fn an_archive_outside_of_the_directory_is_not_verified() {
     let stored = archives(&[("../other/2.tar", 19)]);

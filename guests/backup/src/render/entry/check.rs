@@ -1,4 +1,4 @@
-//! Checks of the translated keys.
+//! Checks the translated keys.
 //!
 //! gobackup itself accepts most of these errors and then fails late, or stores less than intended.
 
@@ -47,7 +47,7 @@ pub(super) fn database(source: &Source, config: &Config) -> Result<(), Stop> {
         && let Some(compress) = text(config, "compress")
         && !["gzip", "lz4", "zstd"]
             .iter()
-            .any(|it| compress.split(':').next() == Some(it))
+            .any(|method| compress.split(':').next() == Some(method))
     {
         return Err(error(
             source,
@@ -55,9 +55,9 @@ pub(super) fn database(source: &Source, config: &Config) -> Result<(), Stop> {
             "must be gzip, lz4 or zstd, or one of them with a colon and its detail",
         ));
     }
-    // A connection string can name the engine of a key, which is code.
+    // A connection string can name a key's engine, which is code.
     if source.type_.name == "postgresql"
-        && text(config, "database").is_some_and(|it| it.contains('=') || it.contains("://"))
+        && text(config, "database").is_some_and(|name| name.contains('=') || name.contains("://"))
     {
         return Err(error(
             source,
@@ -65,14 +65,10 @@ pub(super) fn database(source: &Source, config: &Config) -> Result<(), Stop> {
             "is a connection string; name the database alone",
         ));
     }
-    if uses_shell(source, config) {
-        no_shell_characters(source, config)?;
-    }
-    no_options(source, config)?;
-    no_white_space(source, config)
+    texts_are_values(source, config)
 }
 
-/// Rejects collections to leave out of all databases: mongodump knows only those of one.
+/// Rejects excluded collections if all databases are dumped: mongodump only supports them for one.
 fn exclusions(source: &Source, config: &Config) -> Result<(), Stop> {
     let is_whole = flag(config, "all_databases") && !is_given(config, "uri");
     if source.type_.name != "mongodb" || !is_whole {
@@ -128,7 +124,7 @@ fn required(source: &Source, config: &Config) -> Result<(), Stop> {
     missing.map_or(Ok(()), |key| Err(error(source, key.name, "is required")))
 }
 
-/// The texts of a database with their keys, except for scripts, which are no part of a command line.
+/// Returns a database's texts with their keys, except for scripts, which are not part of a command line.
 fn arguments<'a>(
     source: &Source,
     config: &'a Config,
@@ -140,42 +136,39 @@ fn arguments<'a>(
         .iter()
         .filter(move |key| !is_script(key.name));
     keys.flat_map(|key| {
-        let one = config.get(key.name).and_then(Value::as_str);
-        let all = one.into_iter().chain(texts(config, key.name));
-        all.map(move |text| (key, text))
+        config
+            .get(key.name)
+            .and_then(Value::as_str)
+            .into_iter()
+            .chain(texts(config, key.name))
+            .map(move |text| (key, text))
     })
 }
 
-/// Rejects white space in values: gobackup splits the command lines of some types there, without
-/// any quoting. Splitting is intended for `args`.
-fn no_white_space(source: &Source, config: &Config) -> Result<(), Stop> {
-    let given = arguments(source, config).filter(|(key, _)| key.name != "args");
-    let mut given = given.filter(|(key, _)| source.type_.splits(key));
-    match given.find(|(_, text)| text.contains(char::is_whitespace)) {
-        None => Ok(()),
-        Some((key, _)) => Err(error(
-            source,
-            key.name,
-            "contains white space, which gobackup cannot pass on",
-        )),
-    }
-}
-
-/// Rejects values that a program takes for options. Options belong to `args`; a password follows the name
-/// of its option, or is a variable.
-fn no_options(source: &Source, config: &Config) -> Result<(), Stop> {
-    let given = arguments(source, config).filter(|(key, _)| key.name != "args");
-    let mut given = given.filter(|(key, _)| !key.is_secret);
-    match given.find(|(_, text)| text.starts_with('-')) {
-        None => Ok(()),
-        Some((key, _)) => {
-            let problem = "begins with a dash, as an option does";
-            Err(error(source, key.name, problem))
+/// Rejects texts that gobackup or a program would not take for one value.
+///
+/// gobackup splits some command lines at white space, without any quoting. A program takes a value that starts with a dash
+/// for an option; a password follows the name of its option, or is a variable. Options belong to `args`.
+fn texts_are_values(source: &Source, config: &Config) -> Result<(), Stop> {
+    for (key, text) in arguments(source, config) {
+        let is_value = key.name != "args";
+        let problem = if uses_shell(source, config) && !key.is_secret && text.contains(SHELL) {
+            Some("contains a character that pg_dumpall's shell would act on")
+        } else if is_value && !key.is_secret && text.starts_with('-') {
+            Some("begins with a dash, as an option does")
+        } else if is_value && source.type_.splits(key) && text.contains(char::is_whitespace) {
+            Some("contains white space, which gobackup cannot pass on")
+        } else {
+            None
+        };
+        if let Some(problem) = problem {
+            return Err(error(source, key.name, problem));
         }
     }
+    Ok(())
 }
 
-/// Returns true if gobackup gives the command line of a database to a shell: that of `pg_dumpall`.
+/// Returns true if gobackup passes a database's command line to a shell, as for `pg_dumpall`.
 pub(super) fn uses_shell(source: &Source, config: &Config) -> bool {
     source.type_.name == "postgresql" && flag(config, "all_databases")
 }
@@ -185,18 +178,6 @@ pub(crate) const SHELL: &[char] = &[
     '!', '"', '#', '$', '&', '\'', '(', ')', '*', ';', '<', '>', '?', '[', '\\', ']', '`', '{',
     '|', '}', '~', '\n',
 ];
-
-/// Rejects characters of the shell.
-fn no_shell_characters(source: &Source, config: &Config) -> Result<(), Stop> {
-    let mut given = arguments(source, config).filter(|(key, _)| !key.is_secret);
-    match given.find(|(_, text)| text.contains(SHELL)) {
-        None => Ok(()),
-        Some((key, _)) => {
-            let problem = "contains a character that the shell of pg_dumpall would act on";
-            Err(error(source, key.name, problem))
-        }
-    }
-}
 
 fn error(source: &Source, key: &str, problem: &str) -> Stop {
     Stop::invalid_reference(format!("{} {problem}", source.path(key)))

@@ -1,9 +1,9 @@
-//! Translation of older or more convenient keys into those of gobackup.
+//! Translates older or more convenient keys into gobackup's.
 
 use super::{Config, flag, is_given, rename, set, text, texts};
 use crate::{api::Parent, programs, references::Source, status::Warning};
 
-/// The keys of a database in the form of gobackup.
+/// Returns a database's keys as gobackup reads them.
 pub(super) fn database(source: &Source, parent: &Parent, warnings: &mut Vec<Warning>) -> Config {
     let mut config = source.config.clone();
     match source.type_.name {
@@ -20,7 +20,7 @@ pub(super) fn database(source: &Source, parent: &Parent, warnings: &mut Vec<Warn
         "firebird" if parent.spec.image.is_none() => warnings.push(Warning::new(
             "TypeNotInImage",
             format!(
-                "Database {}: the image of gobackup has no gbak; set spec.image to one that has it",
+                "Database {}: the gobackup image has no gbak; set spec.image to one that has it",
                 source.name
             ),
         )),
@@ -37,13 +37,12 @@ pub(super) fn database(source: &Source, parent: &Parent, warnings: &mut Vec<Warn
     config
 }
 
-/// pg_dumpall does not compress, and gobackup would give the plain dump the name of a compressed one. It dumps
-/// all tables.
+/// pg_dumpall does not compress, and gobackup would name the plain dump like a compressed one. It dumps all tables.
 fn postgresql(source: &Source, config: &mut Config, parent: &Parent, warnings: &mut Vec<Warning>) {
     if !has_user(config, parent) {
         let field = source.path("username");
         let message = format!(
-            "{field}: pg_dump takes the name of the system's user, and the run's has none in the image; set it"
+            "{field}: pg_dump asks the system for the user's name, and the run's user has none in the image; set it"
         );
         warnings.push(Warning::new("UsernameMissing", message));
     }
@@ -63,15 +62,15 @@ fn postgresql(source: &Source, config: &mut Config, parent: &Parent, warnings: &
     }
 }
 
-/// Returns true if a client of PostgreSQL knows the name of its user. Another image or user may have one.
+/// Returns true if a PostgreSQL client knows its user's name. Another image or user may have one.
 fn has_user(config: &Config, parent: &Parent) -> bool {
     let spec = &parent.spec;
     let user = spec.security_context.as_ref();
     let args = text(config, "args").unwrap_or_default();
     is_given(config, "username")
         || spec.image.is_some()
-        || user.is_some_and(|it| it.run_as_user.is_some())
-        || spec.env.iter().any(|it| it.name == "PGUSER")
+        || user.is_some_and(|user| user.run_as_user.is_some())
+        || spec.env.iter().any(|variable| variable.name == "PGUSER")
         || args.contains("-U")
         || args.contains("--user")
 }
@@ -96,7 +95,8 @@ fn mongodb(source: &Source, config: &mut Config, warnings: &mut Vec<Warning>) {
 
 fn redis(source: &Source, config: &mut Config, parent: &Parent, warnings: &mut Vec<Warning>) {
     rename(config, "args_redis", "args");
-    let (sync, copy) = (flag(config, "sync"), flag(config, "copy"));
+    let sync = flag(config, "sync");
+    let copy = flag(config, "copy");
     config.remove("sync");
     config.remove("copy");
     if text(config, "mode").is_none() {
@@ -109,7 +109,7 @@ fn redis(source: &Source, config: &mut Config, parent: &Parent, warnings: &mut V
         warnings.push(Warning::new(
             "RedisCopyNeedsVolume",
             format!(
-                "{}: copy needs {file} inside a mount of spec.volumes",
+                "{}: copy needs {file} inside a mount in spec.volumes",
                 source.path("mode")
             ),
         ));
@@ -132,14 +132,14 @@ fn etcd(config: &mut Config) {
         Some(endpoint) => Some(endpoint.to_owned()),
         None => texts(config, "endpoints")
             .first()
-            .map(|it| (*it).to_owned()),
+            .map(|endpoint| (*endpoint).to_owned()),
     };
     config.remove("endpoints");
     let Some(endpoint) = endpoint else {
         return;
     };
-    // gobackup names the dump file after the endpoint. The slashes of a scheme would turn the name
-    // into a path in a directory that does not exist.
+    // gobackup names the dump file after the endpoint. A scheme's slashes would make the name a path in a directory
+    // that does not exist.
     let (scheme, bare) = endpoint.split_once("://").unwrap_or(("", &endpoint));
     if scheme == "https" {
         let args = text(config, "args").map_or_else(String::new, |args| format!("{args} "));
@@ -148,14 +148,14 @@ fn etcd(config: &mut Config) {
     set(config, "endpoint", bare.trim_end_matches('/'));
 }
 
-/// The keys of a storage in the form of gobackup.
+/// Returns a storage's keys as gobackup reads them.
 pub(super) fn storage(source: &Source) -> Config {
     let mut config = source.config.clone();
     match source.type_.name {
         "azure" => {
             rename(&mut config, "bucket", "account");
             relative(&mut config);
-            // The default of gobackup is a slash. It joins the path and the name, so a dot adds nothing.
+            // gobackup's default is a slash. It joins path and name, so a dot adds nothing.
             if text(&config, "path").is_none() {
                 set(&mut config, "path", ".");
             }
@@ -166,8 +166,8 @@ pub(super) fn storage(source: &Source) -> Config {
     config
 }
 
-/// Takes slashes off the start of the path. Here they would be a part of the names of objects, which rclone cannot
-/// express; the other types ignore them or have directories.
+/// Removes slashes from the start of the path. Here they would become part of object names, which rclone cannot
+/// express; other types ignore them or have directories.
 fn relative(config: &mut Config) {
     if let Some(path) = text(config, "path") {
         let path = path.trim_start_matches('/').to_owned();

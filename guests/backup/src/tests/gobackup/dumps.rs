@@ -1,4 +1,4 @@
-//! Dumps of real servers and files: a run succeeds only with a whole one, and a Restore gives it back.
+//! Dumps of real servers and files: a run only succeeds with a complete dump, and a Restore restores it.
 
 use std::{
     io::{Read as _, Write as _},
@@ -13,7 +13,7 @@ use super::{
     *,
 };
 
-/// The state of a file of SQLite before a run.
+/// What is wrong with a SQLite file before a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lite {
     Good,
@@ -52,8 +52,12 @@ fn prepare(case: &Case, state: Lite) -> Option<std::process::Child> {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let input = child.stdin.as_mut().unwrap();
-        input.write_all(b"BEGIN EXCLUSIVE; SELECT 1;\n").unwrap();
+        child
+            .stdin
+            .as_mut()
+            .unwrap()
+            .write_all(b"BEGIN EXCLUSIVE; SELECT 1;\n")
+            .unwrap();
         let mut answer = [0; 1];
         child
             .stdout
@@ -71,10 +75,10 @@ fn a_run_with_a_broken_file_of_sqlite_fails() {
     for (state, told) in [
         (Lite::Good, ""),
         (Lite::Missing, "there is no file"),
-        (Lite::Empty, "is not a database of SQLite"),
+        (Lite::Empty, "is not a SQLite database"),
         (Lite::Locked, "database is locked"),
         (Lite::Corrupt, "SQLite cannot read"),
-        (Lite::Encrypted, "is not a database of SQLite"),
+        (Lite::Encrypted, "is not a SQLite database"),
         (Lite::Directory, "there is no file"),
     ] {
         let database = json!({ "type": "sqlite", "config": { "path": "/data/app.db" } });
@@ -85,31 +89,31 @@ fn a_run_with_a_broken_file_of_sqlite_fails() {
         );
         let path = case.run.mount("/data/app.db");
         let locker = prepare(&case, state);
-        let ended = case.perform(Some(&program));
+        let result = case.perform(Some(&program));
         if let Some(mut child) = locker {
             child.kill().unwrap();
             child.wait().unwrap();
         }
         if state == Lite::Good {
-            let file = stored(&ended);
+            let file = stored(&result);
             fs::remove_file(&path).unwrap();
             let restored = case.restore(&file, &json!({ "confirm": "app" }));
             assert_eq!(restored.code, Some(0), "{restored:?}");
             assert_eq!(sqlite(&path, "SELECT count(*) FROM t"), "2000\n");
             continue;
         }
-        assert_eq!(ended.code, Some(1), "{state:?}: {ended:?}");
+        assert_eq!(result.code, Some(1), "{state:?}: {result:?}");
         assert!(
-            ended.message.contains("Database app: "),
-            "{state:?}: {ended:?}"
+            result.message.contains("Database app: "),
+            "{state:?}: {result:?}"
         );
-        assert!(ended.message.contains(told), "{state:?}: {ended:?}");
+        assert!(result.message.contains(told), "{state:?}: {result:?}");
         assert_eq!(archives(&case.run), Vec::<String>::new());
         assert_eq!(state == Lite::Missing, !fs::exists(&path).unwrap());
     }
 }
 
-/// The user of the databases, who owns their routines. gobackup passes no blank in the password of mysql.
+/// The databases' user, who owns their routines. gobackup passes no blank in a mysql password.
 struct Owner<'a> {
     server: &'a Server,
 }
@@ -117,7 +121,7 @@ struct Owner<'a> {
 const OWNER_PASSWORD: &[u8] = b"my$p#a\"s";
 
 impl<'a> Owner<'a> {
-    /// The owner of databases of a MariaDB, as a user with the least privileges that a dump of routines needs.
+    /// Owns MariaDB databases, with the least privileges that a dump with routines needs.
     fn new(server: &'a Server, databases: &[&str]) -> Self {
         let password = std::str::from_utf8(OWNER_PASSWORD).unwrap();
         let created = format!(
@@ -191,8 +195,8 @@ fn a_restore_of_mysql_has_routines_triggers_and_events() {
         ];
         let case = Case::new(&json!({}), &databases[..1], &[shelf()])
             .value("DB0_PASSWORD", OWNER_PASSWORD);
-        let ended = case.perform(Some(&program));
-        assert_eq!(ended.code, Some(code), "{args}: {ended:?}");
+        let result = case.perform(Some(&program));
+        assert_eq!(result.code, Some(code), "{args}: {result:?}");
         if code != 0 {
             continue;
         }
@@ -200,7 +204,7 @@ fn a_restore_of_mysql_has_routines_triggers_and_events() {
         case.objects.push(databases[1].clone());
         let overrides = json!([{ "database": "shop", "databaseRef": { "name": "copy" } }]);
         let restored = case.restore(
-            &stored(&ended),
+            &stored(&result),
             &json!({ "confirm": "copy", "overrides": overrides }),
         );
         assert_eq!(restored.code, Some(0), "{args}: {restored:?}");

@@ -1,4 +1,4 @@
-//! Each form of an archive and of a dump goes back through the script of a Restore.
+//! Archives and dumps of each form pass through the script of a Restore.
 
 use super::{
     super::restore_script::{
@@ -35,12 +35,12 @@ fn every_format_of_pg_dump_is_restored() {
         let mut copy = server.target(&name);
         copy["metadata"]["name"] = json!("copy");
         let mut case = Case::new(&json!({}), &[source], &[shelf()]).value("DB0_PASSWORD", PASSWORD);
-        let ended = case.perform(Some(&program));
-        assert_eq!(ended.code, Some(0), "{args}: {ended:?}");
+        let result = case.perform(Some(&program));
+        assert_eq!(result.code, Some(0), "{args}: {result:?}");
         case.objects.push(copy);
         let overrides = json!([{ "database": "shop", "databaseRef": { "name": "copy" } }]);
         let restored = case.restore(
-            &stored(&ended),
+            &stored(&result),
             &json!({ "confirm": "copy", "overrides": overrides }),
         );
         assert_eq!(restored.code, Some(0), "{args}: {restored:?}");

@@ -1,4 +1,4 @@
-//! Storages and servers: what is stored, what its size is, and what fails.
+//! Storages and servers: what is stored, its size, and what fails.
 
 use std::{
     os::unix::process::CommandExt as _,
@@ -12,11 +12,11 @@ use super::{
         servers::free_port,
         stores::{Store, rows},
     },
-    super::script::Ended,
+    super::run::RunResult,
     *,
 };
 
-/// The variables of a run for the credentials of a storage.
+/// The variables of a run for storage credentials.
 const VARIABLES: [(&str, &str); 5] = [
     ("username", "ST0_USERNAME"),
     ("password", "ST0_PASSWORD"),
@@ -29,33 +29,40 @@ const VARIABLES: [(&str, &str); 5] = [
 fn each_storage_gets_and_gives_an_archive() {
     let Some(program) = program() else { return };
     // The server has no scp.
-    for row in rows().iter().filter(|it| it.type_ != "scp") {
+    for row in rows().iter().filter(|row| row.type_ != "scp") {
         let spec =
             json!({ "archive": { "includes": ["/data/docs"] }, "compressWith": { "type": "tgz" } });
         let mut case = Case::new(&spec, &[], &[shelf()]);
         case.run.directory("volumes/data/docs");
         case.run.file("volumes/data/docs/a", &"content".repeat(100));
-        // gobackup makes a directory only where the server's answer is that of pure-ftpd.
+        // gobackup only creates a directory if the server answers like pure-ftpd.
         case.run
             .directory("volumes/data/archives_default_backup_nightly");
         let store = Store::start(&case.run, row);
         *case.objects.last_mut().unwrap() = related("Storage", "s", row.storage(store.port));
         for (key, variable, value) in row.credentials {
-            let own = VARIABLES.iter().find(|it| it.0 == *key).map(|it| it.1);
+            let own = VARIABLES
+                .iter()
+                .find(|variable| variable.0 == *key)
+                .map(|variable| variable.1);
             for name in own
                 .into_iter()
                 .chain([*variable])
-                .filter(|it| !it.is_empty())
+                .filter(|text| !text.is_empty())
             {
                 case.values.push((name, value.to_vec()));
             }
         }
-        let ended = case.perform(Some(&program));
-        let file = stored(&ended);
-        let message: Value = serde_json::from_str(&ended.message).unwrap();
+        let result = case.perform(Some(&program));
+        let file = stored(&result);
+        let message: Value = serde_json::from_str(&result.message).unwrap();
         let bytes = message["bytes"].as_u64();
-        assert!(bytes.is_some_and(|it| it < 500), "{}: {ended:?}", row.type_);
-        assert_eq!(message["retention"], "", "{}: {ended:?}", row.type_);
+        assert!(
+            bytes.is_some_and(|bytes| bytes < 500),
+            "{}: {result:?}",
+            row.type_
+        );
+        assert_eq!(message["retention"], "", "{}: {result:?}", row.type_);
         if matches!(row.type_, "sftp" | "webdav") {
             let all = files(&case.run, "volumes/data");
             let (_, size) = all.iter().find(|(path, _)| path.ends_with(&file)).unwrap();
@@ -71,13 +78,14 @@ fn each_storage_gets_and_gives_an_archive() {
     }
 }
 
-/// The lines about storages of a log, without times, tags, sizes and causes: gobackup writes lines under the last tag.
-fn lines_about_storages(ended: &Ended) -> Vec<String> {
+/// Returns a log's lines about storages, without times, tags, sizes and causes: gobackup writes lines under the last
+/// tag.
+fn lines_about_storages(result: &RunResult) -> Vec<String> {
     let about = ["=> Storage |", "-> Uploading", "cycler state"];
-    let lines = ended
+    let lines = result
         .log
         .lines()
-        .filter(|line| about.iter().any(|it| line.contains(it)));
+        .filter(|line| about.iter().any(|word| line.contains(word)));
     let lines = lines.map(|line| {
         let text = line.rsplit(']').next().unwrap_or_default();
         let end = text.find(['(', ':']).unwrap_or(text.len());
@@ -91,7 +99,7 @@ fn the_stand_in_logs_as_gobackup_does() {
     let Some(program) = program() else { return };
     let spec = json!({ "archive": { "includes": ["/data/docs"] } });
     let rows = rows();
-    let row = rows.iter().find(|it| it.type_ == "minio").unwrap();
+    let row = rows.iter().find(|row| row.type_ == "minio").unwrap();
     for is_local in [true, false] {
         let logs = [Some(program.as_str()), None].map(|program| {
             let mut case = Case::new(&spec, &[], &[shelf()]);
@@ -107,15 +115,15 @@ fn the_stand_in_logs_as_gobackup_does() {
                     .push(("ST0_SECRET_ACCESS_KEY", row.credentials[1].2.to_vec()));
                 store
             });
-            let ended = case.perform(program);
-            assert_eq!(ended.code, Some(0), "{ended:?}");
-            lines_about_storages(&ended)
+            let result = case.perform(program);
+            assert_eq!(result.code, Some(0), "{result:?}");
+            lines_about_storages(&result)
         });
         assert_eq!(logs[0], logs[1], "{is_local}");
     }
 }
 
-// Another storage is down: the run fails, and its message has the cause of both.
+// Another storage is unavailable: the run fails, and its message has both causes.
 #[test]
 fn a_failed_run_deletes_no_more_than_one_archive() {
     let Some(program) = program() else { return };
@@ -141,15 +149,15 @@ fn a_failed_run_deletes_no_more_than_one_archive() {
     let outcome = reconcile(&case.parent, &case.objects).unwrap();
     let job = Value::from(outcome.child("run").unwrap().object.clone());
     assert_eq!(job["spec"]["backoffLimit"], 0);
-    let ended = case.perform(Some(&program));
-    assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(ended.message.contains(&port.to_string()), "{ended:?}");
+    let result = case.perform(Some(&program));
+    assert_eq!(result.code, Some(1), "{result:?}");
+    assert!(result.message.contains(&port.to_string()), "{result:?}");
     let after = archives(&case.run);
-    assert_eq!(after.iter().filter(|it| before.contains(it)).count(), 1);
+    assert_eq!(after.iter().filter(|path| before.contains(path)).count(), 1);
 }
 
 #[test]
-fn an_archive_that_cannot_be_deleted_is_told() {
+fn a_failed_deletion_of_an_archive_is_reported() {
     let Some(program) = program() else { return };
     let spec = json!({
         "archive": { "includes": ["/data/docs"] }, "state": { "mode": "Volume" },
@@ -159,18 +167,18 @@ fn an_archive_that_cannot_be_deleted_is_told() {
     case.run.directory("volumes/data/docs");
     let first = stored(&case.perform(Some(&program)));
     let all = files(&case.run, "volumes/data/archives");
-    let path = all.keys().find(|it| it.ends_with(&first)).unwrap();
+    let path = all.keys().find(|path| path.ends_with(&first)).unwrap();
     // A directory in its place.
     fs::remove_file(path).unwrap();
     fs::create_dir_all(format!("{path}/x")).unwrap();
     std::thread::sleep(Duration::from_millis(1100));
-    let ended = case.perform(Some(&program));
-    stored(&ended);
-    let message: Value = serde_json::from_str(&ended.message).unwrap();
+    let result = case.perform(Some(&program));
+    stored(&result);
+    let message: Value = serde_json::from_str(&result.message).unwrap();
     let line = message["retention"].as_str().unwrap();
     assert!(
         line.contains("Remove ") && line.contains(" failed: "),
-        "{ended:?}"
+        "{result:?}"
     );
 }
 
@@ -187,7 +195,7 @@ impl Redis {
         let port = free_port();
         let password = std::str::from_utf8(REDIS_PASSWORD).unwrap();
         let directory = run.directory("redis");
-        // The package of the server starts it; that of its tools has the same program.
+        // The server's package starts it; the tools' package has the same program.
         let process = Command::new("redis-check-rdb")
             .arg0("redis-server")
             .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
@@ -250,8 +258,12 @@ fn a_server_that_refuses_a_run_fails_it() {
     ] {
         let case = Case::new(&json!({}), &[server(type_, port)], &[shelf()])
             .value("DB0_PASSWORD", password);
-        let ended = case.perform(Some(&program));
-        assert_eq!(ended.code, Some(i32::from(!is_good)), "{type_}: {ended:?}");
+        let result = case.perform(Some(&program));
+        assert_eq!(
+            result.code,
+            Some(i32::from(!is_good)),
+            "{type_}: {result:?}"
+        );
         let archives = archives(&case.run).len();
         assert_eq!(archives, usize::from(is_good), "{type_}");
     }

@@ -31,7 +31,7 @@ const fn content(engine: Engine) -> &'static [&'static str] {
     }
 }
 
-/// An edit of the dump: a replaced text, or none for a statement at its end; and the object that the message names.
+/// An edit in the dump: a replaced text, or none to append a statement; and the object that the message names.
 type Edit = (&'static str, &'static str, Option<&'static str>);
 
 const POSTGRESQL: &[Edit] = &[
@@ -131,17 +131,17 @@ fn a_restore_that_lacks_an_object_of_the_dump_fails() {
                 "" => dump.replace(mark, &format!("{to}\n{mark}")),
                 from => dump.replace(from, to),
             };
-            let ended = end(&run, &containers, &engine.dump_path("copy"), &dump);
+            let result = end(&run, &containers, &engine.dump_path("copy"), &dump);
             assert_eq!(
-                ended.code,
+                result.code,
                 Some(i32::from(missing.is_some())),
-                "{to}: {ended:?}"
+                "{to}: {result:?}"
             );
             if let Some(missing) = missing {
-                let told = format!(
+                let message = format!(
                     "Database copy: the dump has more than was restored, and the rest was; missing: {missing}\n"
                 );
-                assert!(ended.message.ends_with(&told), "{to}: {ended:?}");
+                assert!(result.message.ends_with(&message), "{to}: {result:?}");
             }
             server.query(place, "DROP DATABASE copy");
         }
@@ -171,17 +171,17 @@ fn a_custom_dump_of_which_an_object_is_undone_fails() {
         let secrets: [(&str, &[u8]); 2] = [("ENC_PASSWORD", PASSWORD), ("DB0_PASSWORD", PASSWORD)];
         both(run, &containers(&[server.target("copy")]), &secrets)
     };
-    let ended = restored(&Run::new(Shell::Own, ""));
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let result = restored(&Run::new(Shell::Own, ""));
+    assert_eq!(result.code, Some(0), "{result:?}");
     server.query("copy", "CREATE FUNCTION pg_temp.x() RETURNS int LANGUAGE sql AS 'SELECT 1'; \
         CREATE SCHEMA guard; CREATE FUNCTION guard.drop() RETURNS event_trigger LANGUAGE plpgsql AS \
         'BEGIN DROP VIEW IF EXISTS public.w; END'; \
         CREATE EVENT TRIGGER undo ON ddl_command_end WHEN TAG IN ('CREATE VIEW') EXECUTE FUNCTION guard.drop()");
-    let ended = restored(&Run::new(Shell::Own, ""));
-    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let result = restored(&Run::new(Shell::Own, ""));
+    assert_eq!(result.code, Some(1), "{result:?}");
     assert!(
-        ended.message.contains("missing: VIEW public.w\n"),
-        "{ended:?}"
+        result.message.contains("missing: VIEW public.w\n"),
+        "{result:?}"
     );
 }
 
@@ -229,17 +229,17 @@ fn a_file_of_sqlite_that_lacks_a_row_or_an_object_is_not_restored() {
     ] {
         let dump = dump.replace(from, to);
         fs::remove_file(&file).ok();
-        let ended = end(&run, &containers, "nightly/sqlite/lite/lite.sql", &dump);
+        let result = end(&run, &containers, "nightly/sqlite/lite/lite.sql", &dump);
         assert_eq!(
-            ended.code,
+            result.code,
             Some(i32::from(missing.is_some())),
-            "{to}: {ended:?}"
+            "{to}: {result:?}"
         );
         if let Some(missing) = missing {
-            let told = format!(
+            let message = format!(
                 "Database lite: the dump has more than was restored, and nothing was changed; missing: {missing}\n"
             );
-            assert!(ended.message.ends_with(&told), "{to}: {ended:?}");
+            assert!(result.message.ends_with(&message), "{to}: {result:?}");
         }
         assert_eq!(fs::exists(&file).unwrap(), missing.is_none());
     }
@@ -253,8 +253,10 @@ const OTHER: &[(&str, &str)] = &[("nightly/redis/a/dump.rdb", "x")];
 fn files_that_are_not_those_of_the_archive_fail_a_restore() {
     let lost = "archive: 1 of them, such as nightly/source/file, are missing or too short\n";
     let cut = "their archive is not complete, and nothing was changed\n";
-    for (shell, busybox) in Shell::all().flat_map(|it| [(it, false), (it, it == Shell::Busybox)]) {
-        for (after, told) in [
+    for (shell, busybox) in
+        Shell::all().flat_map(|shell| [(shell, false), (shell, shell == Shell::Busybox)])
+    {
+        for (after, message) in [
             ("", ""),
             ("rm \"$root/nightly/source/file\"", lost),
             ("printf conten >\"$root/nightly/source/file\"", lost),
@@ -276,10 +278,8 @@ fn files_that_are_not_those_of_the_archive_fail_a_restore() {
             } else {
                 "/usr/bin/tar"
             };
-            let (root, packed) = (
-                run.mount("/data/back"),
-                run.path("work/unpacked/nightly/archive.tar"),
-            );
+            let root = run.mount("/data/back");
+            let packed = run.path("work/unpacked/nightly/archive.tar");
             let (unpacked, extracted) = match after {
                 "cut" => (
                     "head -c 1024 \"$packed\" >\"$packed.cut\" && mv \"$packed.cut\" \"$packed\"",
@@ -294,14 +294,14 @@ fn files_that_are_not_those_of_the_archive_fail_a_restore() {
                      case $* in\n*-xpf*) {extracted} ;;\n*/unpacked) {unpacked} ;;\nesac\n"
                 ),
             );
-            let ended = both(&run, &containers(&[]), &[("ENC_PASSWORD", PASSWORD)]);
+            let result = both(&run, &containers(&[]), &[("ENC_PASSWORD", PASSWORD)]);
             assert_eq!(
-                ended.code,
-                Some(i32::from(!told.is_empty())),
-                "{after}: {ended:?}"
+                result.code,
+                Some(i32::from(!message.is_empty())),
+                "{after}: {result:?}"
             );
-            assert!(ended.message.ends_with(told), "{after}: {ended:?}");
-            if told == cut {
+            assert!(result.message.ends_with(message), "{after}: {result:?}");
+            if message == cut {
                 assert!(!fs::exists(&root).unwrap());
             }
         }
@@ -326,7 +326,7 @@ fn files_with_odd_names_are_those_of_the_archive() {
         if busybox {
             run.program("tar", "exec busybox tar \"$@\"");
         }
-        // As paths of archive.includes can be.
+        // As paths in archive.includes can be.
         let script = "cd \"$1\" && mkdir -p in/d && shift && for name; do printf content >\"in/d/$name\"; done; ln -s none in/d/link; mkdir more; : >more/empty; \
             mkdir -p nightly && tar -cPf nightly/archive.tar .//in/./d \"$PWD/more\" && tar -czf packed nightly && \
             openssl aes-256-cbc -salt -pbkdf2 -pass env:PASSWORD -in packed -out \"$OLDPWD/2026.tar.gz.enc\"";
@@ -334,17 +334,17 @@ fn files_with_odd_names_are_those_of_the_archive() {
         for entry in fs::read_dir(&target).unwrap() {
             fs::remove_file(entry.unwrap().path()).unwrap();
         }
-        let made = run.directory("odd");
+        let odd = run.directory("odd");
         let password = std::str::from_utf8(PASSWORD).unwrap();
         let status = Command::new("sh")
-            .args(["-ec", script, "sh", made.to_str().unwrap()])
+            .args(["-ec", script, "sh", odd.to_str().unwrap()])
             .args(names)
             .current_dir(&target)
             .env("PASSWORD", password)
             .status();
         assert!(status.unwrap().success());
-        let ended = both(&run, &containers(&[]), &[("ENC_PASSWORD", PASSWORD)]);
-        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let result = both(&run, &containers(&[]), &[("ENC_PASSWORD", PASSWORD)]);
+        assert_eq!(result.code, Some(0), "{result:?}");
         for name in names {
             assert_eq!(
                 fs::read_to_string(run.mount(&format!("/data/back/in/d/{name}"))).unwrap(),

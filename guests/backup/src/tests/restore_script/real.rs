@@ -1,4 +1,4 @@
-//! Restorations and verifications with real servers and the real rclone; most of them only in a full run.
+//! Restorations and verifications with real servers and the real rclone; most only in a full run.
 
 use std::{fs::Permissions, os::unix::fs::PermissionsExt as _};
 
@@ -15,7 +15,7 @@ pub(in crate::tests) fn is_full() -> bool {
     std::env::var("INNKEEPER_FULL").as_deref() == Ok("1")
 }
 
-/// Values of text that a dump has to quote, one of them with a line that looks like a statement of a dump.
+/// Text values that a dump has to quote, one of them with a line that looks like a statement.
 const VALUES: [&str; 4] = [
     "a",
     "it''s \"b\" $HOME #",
@@ -25,9 +25,9 @@ const VALUES: [&str; 4] = [
 
 /// A statement that creates the table `t` with some values.
 fn table(engine: Engine) -> String {
-    let values = VALUES.map(|it| match engine {
-        Engine::PostgreSql => format!("('{it}')"),
-        Engine::MariaDb => format!("('{}')", it.replace('\\', r"\\")),
+    let values = VALUES.map(|value| match engine {
+        Engine::PostgreSql => format!("('{value}')"),
+        Engine::MariaDb => format!("('{}')", value.replace('\\', r"\\")),
     });
     let values = values.join(", ");
     format!("CREATE TABLE t (v varchar(99)); INSERT INTO t VALUES {values}")
@@ -36,7 +36,7 @@ fn table(engine: Engine) -> String {
 const ROWS: &str = "SELECT v FROM t ORDER BY v";
 
 /// Restores the dump into the target, or verifies with it.
-pub(super) fn end(run: &Run, containers: &[Value; 2], path: &str, dump: &str) -> Ended {
+pub(super) fn end(run: &Run, containers: &[Value; 2], path: &str, dump: &str) -> RunResult {
     for directory in ["work", "made", "volumes/data/archives"] {
         fs::remove_dir_all(run.path(directory)).ok();
     }
@@ -57,9 +57,9 @@ fn a_restore_gives_back_the_data_of_each_server() {
         server.query("shop", &table(engine));
         let dump = server.dump(&[], "shop");
         let containers = containers(&[server.target("copy")]);
-        let ended = end(&run, &containers, &engine.dump_path("copy"), &dump);
-        assert_eq!(ended.code, Some(0), "{engine:?}: {ended:?}");
-        let [rows, expected] = ["copy", "shop"].map(|it| server.query(it, ROWS));
+        let result = end(&run, &containers, &engine.dump_path("copy"), &dump);
+        assert_eq!(result.code, Some(0), "{engine:?}: {result:?}");
+        let [rows, expected] = ["copy", "shop"].map(|database| server.query(database, ROWS));
         assert_eq!(rows, expected, "{engine:?}");
         assert!(rows.contains("back\\slash\nc\nUSE `other`;\n"), "{rows}");
     }
@@ -87,12 +87,12 @@ fn a_restore_replaces_tables_by_a_custom_dump_of_postgresql() {
     fs::copy(&packed, copy.join("shop.sql.gz")).unwrap();
     archive(&run, &[], PASSWORD);
     let secrets: [(&str, &[u8]); 2] = [("ENC_PASSWORD", PASSWORD), ("DB0_PASSWORD", PASSWORD)];
-    let ended = both(&run, &containers(&[server.target("copy")]), &secrets);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let result = both(&run, &containers(&[server.target("copy")]), &secrets);
+    assert_eq!(result.code, Some(0), "{result:?}");
     assert_eq!(server.query("copy", ROWS), server.query("shop", ROWS));
 }
 
-// A dump of all databases creates them, which one of a single database may not.
+// A dump of all databases creates them, which a dump of a single one may not.
 #[test]
 fn a_restore_of_all_databases_of_mysql_creates_them() {
     if !is_full() {
@@ -110,12 +110,12 @@ fn a_restore_of_all_databases_of_mysql_creates_them() {
     config.remove("database");
     config.insert("all_databases".to_owned(), json!(true));
     let path = Engine::MariaDb.dump_path("shop");
-    let ended = end(&run, &containers(&[target]), &path, &dump);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let result = end(&run, &containers(&[target]), &path, &dump);
+    assert_eq!(result.code, Some(0), "{result:?}");
     assert_eq!(server.query("shop", ROWS), rows);
 }
 
-/// A dump that fails or is refused, and the state of the target after it.
+/// A dump that fails or is refused, and the target's state after it.
 struct Failure {
     engine: Engine,
     arguments: &'static [&'static str],
@@ -137,7 +137,7 @@ const FAILURES: [Failure; 5] = [
         query: "SELECT to_regclass('a') IS NULL",
         left: "t\n",
     },
-    // The index is created after the data of large objects, whose COMMIT ends the one transaction.
+    // The index is created after the large objects' data, whose COMMIT ends the one transaction.
     Failure {
         engine: Engine::PostgreSql,
         arguments: &[],
@@ -156,7 +156,7 @@ const FAILURES: [Failure; 5] = [
         query: "SELECT tablename FROM pg_tables WHERE schemaname = 'public'",
         left: "kept\n",
     },
-    // No statement of the dump removes the view, so that its table cannot be created.
+    // The dump does not drop the view, so its table cannot be created.
     Failure {
         engine: Engine::MariaDb,
         arguments: &[],
@@ -185,9 +185,9 @@ fn a_failed_dump_leaves_what_its_message_says() {
     for engine in Engine::ALL {
         let run = Run::new(Shell::Own, "");
         let server = Server::start(&run, engine);
-        let of_engine = FAILURES.iter().filter(|it| it.engine == engine);
+        let of_engine = FAILURES.iter().filter(|failure| failure.engine == engine);
         for (place, failure) in of_engine.enumerate() {
-            // The message names the database of the first dump that chooses one.
+            // The message names the first dump's selected database.
             let source = match failure.arguments {
                 ["--databases"] => "shop".to_owned(),
                 _ => format!("source_{place}"),
@@ -199,19 +199,19 @@ fn a_failed_dump_leaves_what_its_message_says() {
             }
             let dump = server.dump(failure.arguments, &source);
             let containers = containers(&[server.target(&target)]);
-            let ended = end(&run, &containers, &engine.dump_path(&target), &dump);
-            assert_eq!(ended.code, Some(1), "{engine:?} {place}: {ended:?}");
+            let result = end(&run, &containers, &engine.dump_path(&target), &dump);
+            assert_eq!(result.code, Some(1), "{engine:?} {place}: {result:?}");
             assert!(
-                ended.message.contains(failure.told),
-                "{engine:?} {place}: {ended:?}"
+                result.message.contains(failure.told),
+                "{engine:?} {place}: {result:?}"
             );
-            let left = server.query(&target, failure.query);
-            assert_eq!(left, failure.left, "{engine:?} {place}: {ended:?}");
+            let rows = server.query(&target, failure.query);
+            assert_eq!(rows, failure.left, "{engine:?} {place}: {result:?}");
         }
     }
 }
 
-/// What a dump of a shop can have beside the table `t`, by its server.
+/// What a shop's dump can have beside the table `t`, by server.
 const fn content(engine: Engine) -> &'static str {
     match engine {
         Engine::PostgreSql => {
@@ -264,14 +264,14 @@ fn a_verification_restores_a_plain_dump_of_each_server_each_time() {
         let containers = verifying(server.target("shop"), server.target("scratch"));
         let path = engine.dump_path("shop");
         // It may be a live database that a setting names by mistake.
-        let ended = end(&run, &containers, &path, &dump);
-        assert_eq!(ended.code, Some(1), "{ended:?}");
-        assert!(ended.message.contains(told), "{ended:?}");
+        let result = end(&run, &containers, &path, &dump);
+        assert_eq!(result.code, Some(1), "{result:?}");
+        assert!(result.message.contains(told), "{result:?}");
         assert_eq!(server.query("scratch", "SELECT v FROM stale"), "1\n");
         server.query("scratch", "DROP TABLE stale");
         for _ in 0..2 {
-            let ended = end(&run, &containers, &path, &dump);
-            assert_eq!(ended.code, Some(0), "{engine:?}: {ended:?}");
+            let result = end(&run, &containers, &path, &dump);
+            assert_eq!(result.code, Some(0), "{engine:?}: {result:?}");
             assert_eq!(server.query("scratch", view), server.query("shop", view));
             let stale = "SELECT count(*) FROM information_schema.tables \
                  WHERE table_name = 'stale' AND table_schema IN ('public', 'scratch')";
@@ -282,7 +282,7 @@ fn a_verification_restores_a_plain_dump_of_each_server_each_time() {
     }
 }
 
-/// The output of SQLite for a file.
+/// Returns SQLite's output for a file.
 pub(in crate::tests) fn sqlite(path: &str, command: &str) -> String {
     let output = Command::new("sqlite3")
         .args([path, command])
@@ -302,10 +302,10 @@ pub(super) fn lite() -> Value {
     )
 }
 
-/// Dumps with the file of SQLite that they are of, and true for the one that can be restored.
+/// Dumps with their SQLite file, and true if the dump can be restored.
 fn lite_dumps(run: &Run) -> [(String, bool); 4] {
     let source = run.path("source.db");
-    let values = VALUES.map(|it| format!("('{it}')")).join(", ");
+    let values = VALUES.map(|value| format!("('{value}')")).join(", ");
     sqlite(
         &source,
         &format!("CREATE TABLE t (v TEXT); CREATE INDEX i ON t (v); INSERT INTO t VALUES {values}"),
@@ -314,7 +314,7 @@ fn lite_dumps(run: &Run) -> [(String, bool); 4] {
     let (cut, _) = dump.split_at(dump.len() / 2);
     [
         (cut.to_owned(), false),
-        // SQLite ends the dump of a broken file so, and gobackup takes it for a good one.
+        // SQLite ends a broken file's dump like this, and gobackup takes it for a good one.
         (dump.replace("COMMIT;", "ROLLBACK; -- due to errors"), false),
         (dump.replace("CREATE TABLE t", "CREATE TABLE t t"), false),
         (dump, true),
@@ -336,17 +336,17 @@ fn a_restore_replaces_the_file_of_sqlite_by_a_whole_dump_alone() {
     for (dump, is_good) in lite_dumps(&run) {
         let journal = run.file("volumes/data/lite.db-journal", "stale");
         let before = fs::read(&file).unwrap();
-        let ended = end(&run, &containers, "nightly/sqlite/lite/lite.sql", &dump);
+        let result = end(&run, &containers, "nightly/sqlite/lite/lite.sql", &dump);
         if is_good {
-            assert_eq!(ended.code, Some(0), "{ended:?}");
+            assert_eq!(result.code, Some(0), "{result:?}");
             assert!(!journal.exists());
         } else {
-            assert_eq!(ended.code, Some(1), "{ended:?}");
+            assert_eq!(result.code, Some(1), "{result:?}");
             assert!(
-                ended.message.contains("Database lite: the dump"),
-                "{ended:?}"
+                result.message.contains("Database lite: the dump"),
+                "{result:?}"
             );
-            assert!(ended.message.contains("nothing was changed"), "{ended:?}");
+            assert!(result.message.contains("nothing was changed"), "{result:?}");
             assert_eq!(fs::read(&file).unwrap(), before);
             assert!(journal.exists());
         }
@@ -367,11 +367,11 @@ fn a_verification_replays_the_dump_of_sqlite_into_a_file_of_its_own() {
     let run = Run::new(Shell::Own, "");
     let containers = verifying(lite(), lite());
     for (dump, is_good) in lite_dumps(&run) {
-        let ended = end(&run, &containers, "nightly/sqlite/lite/lite.sql", &dump);
-        assert_eq!(ended.code, Some(i32::from(!is_good)), "{ended:?}");
+        let result = end(&run, &containers, "nightly/sqlite/lite/lite.sql", &dump);
+        assert_eq!(result.code, Some(i32::from(!is_good)), "{result:?}");
     }
     let [verified, source] =
-        ["work/verified.db", "source.db"].map(|it| sqlite(&run.path(it), ROWS));
+        ["work/verified.db", "source.db"].map(|path| sqlite(&run.path(path), ROWS));
     assert_eq!(verified, source);
     assert!(!Path::new(&run.mount("/data/lite.db")).exists());
 }

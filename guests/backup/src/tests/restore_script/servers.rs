@@ -1,4 +1,4 @@
-//! Real servers of databases, each in a directory of its own. Their packages are those of a full run.
+//! Real database servers, each in its own directory. A full run installs their packages.
 
 use std::{
     fs::{self, File},
@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 
 use super::{PASSWORD, Run, database};
 
-/// The user of a server: PostgreSQL refuses root. It has a name on every system.
+/// A server's user: PostgreSQL refuses root. It has a name on every system.
 const NOBODY: u32 = 65534;
 
-/// A program that serves a type of databases.
+/// A database server program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tests) enum Engine {
     PostgreSql,
@@ -28,14 +28,14 @@ pub(in crate::tests) struct Server {
     pub(in crate::tests) engine: Engine,
     process: Child,
     pub(in crate::tests) port: u16,
-    /// The path of its log.
+    /// Path of its log.
     log: String,
 }
 
 impl Engine {
     pub(in crate::tests) const ALL: [Self; 2] = [Self::PostgreSql, Self::MariaDb];
 
-    /// The type of a `Database`.
+    /// Returns the `Database` type.
     pub(in crate::tests) const fn type_(self) -> &'static str {
         match self {
             Self::PostgreSql => "postgresql",
@@ -43,7 +43,7 @@ impl Engine {
         }
     }
 
-    /// The path of the dump of the database `shop` in an archive, for the `Database` of this name.
+    /// Returns the path in an archive of the database `shop`, dumped for the `Database` with this name.
     pub(in crate::tests) fn dump_path(self, name: &str) -> String {
         format!("nightly/{}/{name}/shop.sql", self.type_())
     }
@@ -52,31 +52,33 @@ impl Engine {
         let directories = match self {
             Self::PostgreSql => fs::read_dir("/usr/lib/postgresql")
                 .expect("PostgreSQL is installed")
-                .map(|it| it.unwrap().path().join("bin"))
+                .map(|entry| entry.unwrap().path().join("bin"))
                 .collect(),
             Self::MariaDb => vec![PathBuf::from("/usr/sbin"), PathBuf::from("/usr/bin")],
         };
-        let mut paths = directories.iter().map(|it| it.join(name));
+        let mut paths = directories.iter().map(|directory| directory.join(name));
         paths
-            .find(|it| it.exists())
+            .find(|path| path.exists())
             .expect("the server is installed")
     }
 
-    /// Makes the files of a server; `given` is a file that the server's user may read.
-    fn initialize(self, run: &Run, data: &str, given: &str) {
+    /// Creates a server's files; the server's user may read `first_statements`.
+    fn initialize(self, run: &Run, data: &str, first_statements: &str) {
         let mut command = match self {
             Self::PostgreSql => {
-                fs::write(given, PASSWORD).unwrap();
+                fs::write(first_statements, PASSWORD).unwrap();
                 let mut command = as_nobody(run, self.program("initdb"));
                 command.args(["--auth=scram-sha-256", "--username=u", "--no-sync"]);
-                command.args([&format!("--pwfile={given}"), "-D", data]);
+                command.args([&format!("--pwfile={first_statements}"), "-D", data]);
                 command
             }
             Self::MariaDb => {
-                let password = std::str::from_utf8(PASSWORD).unwrap();
-                let password = password.replace('\\', r"\\").replace('\'', r"\'");
+                let password = std::str::from_utf8(PASSWORD)
+                    .unwrap()
+                    .replace('\\', r"\\")
+                    .replace('\'', r"\'");
                 let user = format!("CREATE USER u@'127.0.0.1' IDENTIFIED BY '{password}';\n");
-                fs::write(given, user).unwrap();
+                fs::write(first_statements, user).unwrap();
                 let mut command = as_nobody(run, self.program("mariadb-install-db"));
                 command.args(["--no-defaults", "--skip-test-db", "--skip-name-resolve"]);
                 command.args(["--auth-root-authentication-method=normal"]);
@@ -84,11 +86,11 @@ impl Engine {
                 command
             }
         };
-        let made = command.output().unwrap();
-        assert!(made.status.success(), "{made:?}");
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
     }
 
-    fn serve(self, run: &Run, data: &str, given: &str, port: u16) -> Command {
+    fn serve(self, run: &Run, data: &str, first_statements: &str, port: u16) -> Command {
         match self {
             Self::PostgreSql => {
                 let mut command = as_nobody(run, self.program("postgres"));
@@ -101,7 +103,7 @@ impl Engine {
                 command.args(["--no-defaults", "--skip-name-resolve"]);
                 command.arg(format!("--datadir={data}"));
                 command.arg(format!("--socket={data}/socket"));
-                command.arg(format!("--init-file={given}"));
+                command.arg(format!("--init-file={first_statements}"));
                 command.arg(format!("--port={port}"));
                 command.args(["--bind-address=127.0.0.1"]);
                 command
@@ -110,7 +112,7 @@ impl Engine {
     }
 }
 
-/// A program of a server. A starting MariaDB deletes the temporary tables of others in the same directory.
+/// Returns a server program. A starting MariaDB deletes the temporary tables of others in the same directory.
 fn as_nobody(run: &Run, program: PathBuf) -> Command {
     let mut command = Command::new(program);
     command.uid(NOBODY).gid(NOBODY).current_dir("/");
@@ -118,29 +120,35 @@ fn as_nobody(run: &Run, program: PathBuf) -> Command {
     command
 }
 
-/// A port that no server has.
+/// Returns a free port.
 pub(in crate::tests) fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
 }
 
 impl Server {
     pub(in crate::tests) fn start(run: &Run, engine: Engine) -> Self {
         let data = run.path("data");
-        let given = run.path("given");
+        let first_statements = run.path("given");
         let temporary = run.path("temporary");
         for path in [&data, &temporary] {
             fs::create_dir(path).unwrap();
         }
-        fs::write(&given, "").unwrap();
-        for path in [&data, &temporary, &given] {
+        fs::write(&first_statements, "").unwrap();
+        for path in [&data, &temporary, &first_statements] {
             chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
         }
-        engine.initialize(run, &data, &given);
+        engine.initialize(run, &data, &first_statements);
         let port = free_port();
         let log = run.path("server.log");
-        let mut command = engine.serve(run, &data, &given, port);
-        let process = command.stderr(File::create(&log).unwrap()).spawn().unwrap();
+        let process = engine
+            .serve(run, &data, &first_statements, port)
+            .stderr(File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
         Self {
             engine,
             process,
@@ -149,7 +157,7 @@ impl Server {
         }
     }
 
-    /// Creates an empty database on which the user has all privileges.
+    /// Creates an empty database with all privileges for the user.
     pub(in crate::tests) fn create(&self, name: &str) {
         match self.engine {
             Engine::PostgreSql => self.query("postgres", &format!("CREATE DATABASE {name}")),
@@ -178,7 +186,7 @@ impl Server {
         }
     }
 
-    /// The dump that gobackup makes of a database, with these arguments.
+    /// Returns the dump that gobackup makes of a database, with these arguments.
     pub(in crate::tests) fn dump(&self, arguments: &[&str], database: &str) -> String {
         let (program, first) = match self.engine {
             Engine::PostgreSql => ("pg_dump", &["--username=u"][..]),
@@ -188,7 +196,7 @@ impl Server {
         self.output(program, &arguments, PASSWORD)
     }
 
-    /// The output of a client, tried again until the server accepts connections.
+    /// Returns a client's output, once the server accepts connections.
     pub(in crate::tests) fn output(
         &self,
         program: &str,
@@ -201,7 +209,7 @@ impl Server {
             Engine::PostgreSql => ["-h", "127.0.0.1", "-p"],
             Engine::MariaDb => ["--protocol=tcp", "--host=127.0.0.1", "--port"],
         };
-        // The clients of MariaDB take --no-defaults as the first argument only.
+        // MariaDB clients only accept --no-defaults as the first argument.
         let (first, rest) = arguments.split_at(1);
         loop {
             let output = Command::new(program)
@@ -224,7 +232,7 @@ impl Server {
         }
     }
 
-    /// The `Database` of this name, which is also that of the database.
+    /// Returns the `Database` with this name, which is also the database's.
     pub(in crate::tests) fn target(&self, name: &str) -> Value {
         let config = json!({
             "database": name, "username": "u", "host": "127.0.0.1", "port": self.port,

@@ -1,4 +1,4 @@
-//! Real servers of storages, from which the real rclone fetches with the settings of a Job.
+//! Real storage servers, from which the real rclone fetches with a Job's settings.
 
 use std::{
     fs::{self, File, Permissions},
@@ -12,20 +12,20 @@ use crate::catalog::STORAGES;
 
 use super::{PASSWORD, real::is_full, servers::free_port, *};
 
-/// A name of a user with the characters that a user name may have for each type.
+/// A user name with the characters that each type allows.
 const USER: &[u8] = b"u 'b' \"c\" $HOME ${D} #e\\ %20";
 
-/// A secret key as S3 has it, and with further characters.
+/// A secret key like S3's, with more characters.
 const SECRET_KEY: &[u8] = b"a/b+c= 'd' \"e\" $HOME #f\\ %20";
 
-/// A server of files on loopback.
+/// A file server on loopback.
 pub(in crate::tests) struct Store {
     process: Child,
     pub(in crate::tests) port: u16,
 }
 
 impl Store {
-    /// Starts the server of a row, and waits until it accepts connections.
+    /// Starts a row's server, and waits until it accepts connections.
     pub(in crate::tests) fn start(run: &Run, row: &Row) -> Self {
         let port = free_port();
         let address = format!("127.0.0.1:{port}");
@@ -39,7 +39,7 @@ impl Store {
                 command.env("S3_SECRET_KEY", text(SECRET_KEY));
                 command
             }
-            // The rclone of Debian serves no FTP.
+            // Debian's rclone does not serve FTP.
             "ftp" => {
                 let mut command = Command::new("/usr/bin/python3");
                 command.args([
@@ -63,7 +63,7 @@ impl Store {
                 } else {
                     command.args(["--user", text(USER), "--pass", text(PASSWORD)]);
                 }
-                // For the key of the server.
+                // For the server's key.
                 command.env("XDG_CACHE_HOME", run.path("cache"));
                 command
             }
@@ -96,27 +96,27 @@ fn s3_program() -> std::ffi::OsString {
     std::env::var_os("INNKEEPER_S3").expect("tests/environment was read")
 }
 
-/// Makes a key of a user, with a passphrase, and returns the path of its public half.
+/// Creates a user's key with a passphrase, and returns the path of its public half.
 fn key(run: &Run) -> String {
     let path = run.path("keys/ST0_PRIVATE_KEY");
-    let made = Command::new("ssh-keygen")
+    let status = Command::new("ssh-keygen")
         .args(["-q", "-t", "ed25519", "-f", &path])
         .args(["-N", std::str::from_utf8(PASSWORD).unwrap()])
         .status();
-    assert!(made.unwrap().success());
-    // A kubelet gives the group of the Pod the right to read it.
+    assert!(status.unwrap().success());
+    // A kubelet lets the Pod's group read it.
     fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
     format!("{path}.pub")
 }
 
-/// A type of storages.
+/// A storage type.
 pub(in crate::tests) struct Row {
     pub(in crate::tests) type_: &'static str,
-    /// The protocol of its server.
+    /// Its server's protocol.
     protocol: &'static str,
     /// True for a login by a key.
     has_key: bool,
-    /// Settings without credentials; `PORT` is that of the server.
+    /// Settings without credentials; `PORT` is the server's.
     config: &'static str,
     /// Credentials by their keys, with the variables that rclone reads, and their values.
     pub(in crate::tests) credentials: &'static [(&'static str, &'static str, &'static [u8])],
@@ -198,10 +198,10 @@ const ROWS: [Row; 7] = [
 
 /// The rows above, and one for each further type like S3.
 pub(in crate::tests) fn rows() -> Vec<Row> {
-    let further = STORAGES.types.iter().filter(|it| it.is_s3_like);
-    let further = further.filter(|type_| ROWS.iter().all(|it| it.type_ != type_.name));
-    let further = further.map(|it| Row {
-        type_: it.name,
+    let further = STORAGES.types.iter().filter(|type_| type_.is_s3_like);
+    let further = further.filter(|type_| ROWS.iter().all(|row| row.type_ != type_.name));
+    let further = further.map(|type_| Row {
+        type_: type_.name,
         protocol: "s3",
         has_key: false,
         config: r#"{"endpoint": "http://127.0.0.1:PORT", "bucket": "b", "path": "archives", "region": "eu", "force_path_style": true, "storage_class": "STANDARD"}"#,
@@ -227,8 +227,8 @@ fn an_archive_is_fetched_from_each_type_of_storage() {
         return;
     }
     let files = [("nightly/postgresql/a/shop.sql", "select 1;\n")];
-    // The archives of a parent have another path on an FTP server.
-    for row in rows().iter().filter(|it| it.type_ != "ftp") {
+    // A parent's archives have another path on an FTP server.
+    for row in rows().iter().filter(|row| row.type_ != "ftp") {
         let run = Run::new(Shell::Own, "");
         archive(&run, &files, PASSWORD);
         let store = Store::start(&run, row);
@@ -238,10 +238,13 @@ fn an_archive_is_fetched_from_each_type_of_storage() {
         run.program("psql", SHOWING);
         let mut values: Vec<(&str, &[u8])> =
             vec![("ENC_PASSWORD", PASSWORD), ("DB0_PASSWORD", b"first")];
-        let given = row.credentials.iter().filter(|it| !it.1.is_empty());
-        values.extend(given.map(|(_, variable, value)| (*variable, *value)));
-        let ended = both(&run, &containers, &values);
-        assert_eq!(ended.code, Some(0), "{}: {ended:?}", row.type_);
+        let credentials = row
+            .credentials
+            .iter()
+            .filter(|credential| !credential.1.is_empty());
+        values.extend(credentials.map(|(_, variable, value)| (*variable, *value)));
+        let result = both(&run, &containers, &values);
+        assert_eq!(result.code, Some(0), "{}: {result:?}", row.type_);
         let restored = run.mount("/data/back/nightly/source/file");
         assert_eq!(fs::read_to_string(restored).unwrap(), "content");
 
@@ -250,22 +253,22 @@ fn an_archive_is_fetched_from_each_type_of_storage() {
         run.directory("work");
         let last = values.last_mut().unwrap();
         last.1 = b"another 'value'";
-        let ended = both(&run, &containers, &values);
-        assert_eq!(ended.code, Some(1), "{}: {ended:?}", row.type_);
-        let told = "rclone cannot fetch 2026.tar from the storage";
-        assert!(ended.message.contains(told), "{ended:?}");
-        assert!(!ended.log.contains("another 'value'"), "{ended:?}");
+        let result = both(&run, &containers, &values);
+        assert_eq!(result.code, Some(1), "{}: {result:?}", row.type_);
+        let message = "rclone cannot fetch 2026.tar from the storage";
+        assert!(result.message.contains(message), "{result:?}");
+        assert!(!result.log.contains("another 'value'"), "{result:?}");
     }
 }
 
-// An archive that is one file, not a directory of chunks.
+// An archive that is one file instead of a directory with chunks.
 #[test]
 fn an_archive_of_one_file_is_fetched_from_each_type_of_storage() {
     if !is_full() {
         return;
     }
-    // The archives of a parent have another path on an FTP server.
-    for row in rows().iter().filter(|it| it.type_ != "ftp") {
+    // A parent's archives have another path on an FTP server.
+    for row in rows().iter().filter(|row| row.type_ != "ftp") {
         let run = Run::new(Shell::Own, "");
         run.directory("volumes/data/archives/default/backup/nightly");
         run.file(
@@ -278,12 +281,17 @@ fn an_archive_of_one_file_is_fetched_from_each_type_of_storage() {
         );
         let store = Store::start(&run, row);
         let [fetch, _] = containers_from(&row.storage(store.port), &[]);
-        let given = row.credentials.iter().filter(|it| !it.1.is_empty());
-        let values: Vec<_> = given.map(|(_, name, value)| (*name, *value)).collect();
-        let ended = run.execute(&fetch, &run.search_path(), &values);
-        assert_eq!(ended.code, Some(0), "{}: {ended:?}", row.type_);
+        let credentials = row
+            .credentials
+            .iter()
+            .filter(|credential| !credential.1.is_empty());
+        let values: Vec<_> = credentials
+            .map(|(_, name, value)| (*name, *value))
+            .collect();
+        let result = run.execute(&fetch, &run.search_path(), &values);
+        assert_eq!(result.code, Some(0), "{}: {result:?}", row.type_);
         let fetched = fs::read_dir(run.path("work/fetched")).unwrap();
-        let fetched: Vec<_> = fetched.map(|it| it.unwrap().path()).collect();
+        let fetched: Vec<_> = fetched.map(|entry| entry.unwrap().path()).collect();
         assert_eq!(fetched.len(), 1, "{}: {fetched:?}", row.type_);
         assert_eq!(fs::read_to_string(&fetched[0]).unwrap(), "archive");
     }
