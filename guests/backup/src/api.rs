@@ -361,7 +361,7 @@ fn both_generations(crd: Crd) -> Crd {
         .remove("spec.verify.databases[].databaseRef", "path");
     own_namespace(crd)
         // The deepest fields are below `spec.podTemplate.spec.affinity`.
-        .short_descriptions(12)
+        .truncate_descriptions_below(12)
 }
 
 /// Rejects variable names that the run depends on.

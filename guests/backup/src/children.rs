@@ -211,7 +211,9 @@ impl Claim {
         self.observed
             .as_ref()
             .and_then(ObservedClaim::request)
-            .is_some_and(|requested| Amount::of(requested) >= Amount::of(&self.declared.size))
+            .is_some_and(|requested| {
+                Amount::from_quantity(requested) >= Amount::from_quantity(&self.declared.size)
+            })
     }
 }
 

@@ -164,7 +164,7 @@ fn env(plan: &Plan<'_>) -> Vec<EnvVar> {
         .credentials
         .iter()
         .filter(|credential| !credential.is_file());
-    let variables = plan.parent.spec.env.iter().map(json::copied);
+    let variables = plan.parent.spec.env.iter().map(json::sanitized);
     fixed
         .into_iter()
         .chain([block::field_variable("POD_UID", "metadata.uid")])

@@ -60,16 +60,16 @@ pub(crate) fn volume(volume: &crate::api::Volume) -> Volume {
         persistent_volume_claim: volume.persistent_volume_claim.as_ref().map(|claim| {
             PersistentVolumeClaimVolumeSource {
                 read_only: volume.read_only.then_some(true).or(claim.read_only),
-                ..json::copied(claim)
+                ..json::sanitized(claim)
             }
         }),
-        config_map: volume.config_map.as_ref().map(json::copied),
-        secret: volume.secret.as_ref().map(json::copied),
+        config_map: volume.config_map.as_ref().map(json::sanitized),
+        secret: volume.secret.as_ref().map(json::sanitized),
         nfs: volume.nfs.as_ref().map(|nfs| NFSVolumeSource {
             read_only: volume.read_only.then_some(true).or(nfs.read_only),
-            ..json::copied(nfs)
+            ..json::sanitized(nfs)
         }),
-        host_path: volume.host_path.as_ref().map(json::copied),
+        host_path: volume.host_path.as_ref().map(json::sanitized),
         ..Default::default()
     }
 }
