@@ -177,17 +177,14 @@ impl Session {
 
 /// A configuration for the new plugin, whose text it puts into its ConfigMap.
 const CONFIGURED: [(&str, &str); 3] = [
+    ("type Config = NoConfig;", "type Config = Settings;"),
     (
-        ".child::<ConfigMap>()",
-        ".child::<ConfigMap>().config_schema_json(serde_json::json!({\"type\": \"object\", \"properties\": {\"water\": {\"type\": \"string\"}}}))",
+        "/// Reconciles one parent",
+        "#[derive(serde::Deserialize, schemars::JsonSchema)] struct Settings { water: Option<String> }\n/// Reconciles one parent",
     ),
     (
-        "let spec = spec.map_err",
-        "let settings: serde_json::Value = request.config()?; let spec = spec.map_err",
-    ),
-    (
-        "(\"pond.json\".to_owned(), spec)",
-        "(\"pond.json\".to_owned(), spec), (\"water\".to_owned(), settings[\"water\"].to_string())",
+        "[(\"pond.json\", spec)]",
+        "[(\"pond.json\", spec), (\"water\", cx.config().water.clone().unwrap_or_default())]",
     ),
 ];
 
@@ -217,9 +214,9 @@ fn dev_builds_plans_and_swaps_the_crate_after_each_change() {
     );
 
     // A change that does not compile leaves the revision in place.
-    let before = session.edit("Ok(Outcome", "Ok(Nothing; Outcome");
+    let before = session.edit("Ok(Desired", "Ok(Nothing; Desired");
     session.wait(before, "the active revision stays", short);
-    session.edit("Ok(Nothing; Outcome", "Ok(Outcome");
+    session.edit("Ok(Nothing; Desired", "Ok(Desired");
 
     // So does one that fails for the parent.
     let before = session.edit(

@@ -262,12 +262,12 @@ pub(crate) struct Parent {
 }
 
 impl Parent {
-    pub(crate) fn read(request: &Request) -> Result<Self, Fault> {
+    pub(crate) fn read(request: &Request, root: &Root) -> Self {
         let kind = match request.parent_kind() {
             "CronBackup" => Kind::CronBackup,
             _ => Kind::Backup,
         };
-        Ok(Self::new(kind, request.parent()?))
+        Self::new(kind, root.clone())
     }
 
     /// Merges the forms of a stored object.

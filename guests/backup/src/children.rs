@@ -22,6 +22,7 @@ use k8s_openapi::{
 use serde_json::json;
 
 use crate::{
+    Kinds,
     api::{BACKOFF_LIMIT, LOCAL_SIZE, Parent, STATE_SIZE, restore::deadline},
     names::{default_local_claim, labels},
     plan::{CONFIG_FILE, Plan},
@@ -39,7 +40,7 @@ pub(crate) fn children(plan: &Plan<'_>, history: &History) -> Vec<Child> {
     let mut needed = vec!["config"];
     needed.extend(claims.iter().map(|claim| claim.key.as_str()));
     let schedule = cron_job(plan)
-        .map(|cron_job| Child::new("schedule", &cron_job).after(needed.iter().copied()));
+        .map(|cron_job| Kinds::child("schedule", &cron_job).after(needed.iter().copied()));
     let first_run = first_run(plan, history).map(|name| ("run".to_owned(), name));
     let jobs = first_run
         .into_iter()
@@ -49,7 +50,7 @@ pub(crate) fn children(plan: &Plan<'_>, history: &History) -> Vec<Child> {
             let needed = needed.iter().copied();
             task::child(plan, &key, &name, annotations, job_spec(plan), needed)
         });
-    std::iter::once(Child::new("config", &secret(plan)))
+    std::iter::once(Kinds::child("config", &secret(plan)))
         .chain(schedule)
         .chain(jobs)
         .chain(claims.iter().cloned())
@@ -77,7 +78,7 @@ pub(crate) fn suspended(
     let object = json!({
         "apiVersion": "batch/v1", "kind": "CronJob", "metadata": metadata, "spec": spec,
     });
-    Some(Child::new(&child.key, &object))
+    Some(Kinds::child(&child.key, &object))
 }
 
 /// The Secret with the configuration.
@@ -198,7 +199,7 @@ impl Claim {
             },
         };
         let claim = declared.object(metadata(&self.name, &plan.labels(self.key)), None);
-        let child = Child::new(self.key, &claim).retain();
+        let child = Kinds::child(self.key, &claim).retain();
         if self.is_enough() {
             child.hold()
         } else {

@@ -31,7 +31,7 @@ mod validate;
 #[cfg(test)]
 mod tests;
 
-use innkeeper_sdk::prelude::*;
+use innkeeper_sdk::{prelude::*, reconciler};
 use k8s_openapi::api::{
     batch::v1::{CronJob, Job},
     core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Secret},
@@ -39,7 +39,7 @@ use k8s_openapi::api::{
 
 use crate::{
     api::{
-        Backup, Parent,
+        Backup, Parent, Root,
         related::{self, BackupModel, Database, PostgreSQL, S3, Storage},
         restore::Restore,
     },
@@ -49,14 +49,31 @@ use crate::{
     runs::History,
 };
 
-/// The plugin.
+child_kinds! {
+    /// The child kinds.
+    pub(crate) Kinds: Secret, Job, CronJob, PersistentVolumeClaim [never_deleted, optional]
+}
+
+/// The reconciler for `Backup` and `CronBackup`.
 #[derive(Debug)]
-pub struct Plugin;
+pub(crate) struct Runs;
+
+/// The reconciler for `Restore`.
+#[derive(Debug)]
+pub(crate) struct Restores;
+
+/// The reconciler for `Storage`.
+#[derive(Debug)]
+pub(crate) struct Storages;
 
 /// Selects this plugin's Jobs and Pods for full reads.
 const RUNS: &str = "app.kubernetes.io/managed-by=innkeeper,app.kubernetes.io/name=gobackup";
 
-impl Reconciler for Plugin {
+impl Reconciler for Runs {
+    type Parent = Root;
+    type Children = Kinds;
+    type Config = Config;
+
     fn describe() -> Manifest {
         // The next run depends on the record of the last one.
         let manifest = Manifest::new("backup", env!("CARGO_PKG_VERSION")).reads_own_status();
@@ -64,12 +81,6 @@ impl Reconciler for Plugin {
             .into_iter()
             .fold(api::parents(manifest), Manifest::crd);
         manifest
-            .child::<Secret>()
-            .child::<Job>()
-            .child::<CronJob>()
-            .child::<PersistentVolumeClaim>()
-            .never_deleted()
-            .optional()
             .read::<BackupModel>(Access::Full, ReadScope::ParentNamespace)
             .read::<Database>(Access::Full, ReadScope::ParentNamespace)
             .read::<Storage>(Access::Full, ReadScope::ParentNamespace)
@@ -95,18 +106,13 @@ impl Reconciler for Plugin {
             // A Pod's status has its container's termination message.
             .read::<Pod>(Access::Full, ReadScope::ParentNamespace)
             .label_selector(RUNS)
-            .config_schema::<Config>()
     }
 
-    fn reconcile(request: &Request, host: &dyn Host) -> Result<Outcome, Fault> {
-        if request.is_parent::<Restore>() {
-            return restore::reconcile(request, host);
-        }
-        if request.is_parent::<Storage>() {
-            return probe::reconcile(request, host);
-        }
-        let parent = Parent::read(request)?;
-        let config: Config = request.config()?;
+    fn reconcile(root: &Root, cx: &Context<'_, Self>) -> Result<Answer, Fault> {
+        let request = cx.request();
+        let host = cx.host();
+        let config = cx.config();
+        let parent = Parent::read(request, root);
         let history = History::read(request, host, parent.kind)?;
         let stored = request.stored_status().unwrap_or_default();
         let verification = Verification::read(request, host, &parent, &history, &stored)?;
@@ -118,19 +124,19 @@ impl Reconciler for Plugin {
             stored,
             verification,
         };
-        let plan = prepare::plan(request, host, &parent, &config);
+        let plan = prepare::plan(request, host, &parent, config);
         let children = plan.and_then(|plan| {
             let mut children = children::children(&plan, &reporter.history);
             if let Some(verification) = &mut reporter.verification {
-                children.extend(verification.children(host, &parent, &config)?);
+                children.extend(verification.children(host, &parent, config)?);
             }
             Ok((plan, children))
         });
         let answer = match children {
-            Ok((plan, children)) => Ok(Outcome::desired(
-                children,
-                reporter.report(Some(&plan), None),
-            )),
+            Ok((plan, children)) => {
+                let report = reporter.report(Some(&plan), None);
+                Ok(Desired { children, report }.into())
+            }
             Err(stop) => {
                 stop.outcome(|reason, message| reporter.report(None, Some((reason, message))))
             }
@@ -141,4 +147,40 @@ impl Reconciler for Plugin {
     }
 }
 
-innkeeper_sdk::export!(Plugin);
+/// Both parent kinds, of either generation.
+impl reconciler::Parent for Root {
+    fn is_parent_of(request: &Request) -> bool {
+        request.parent_group() == "gobackup.io"
+            && ["Backup", "CronBackup"].contains(&request.parent_kind())
+    }
+}
+
+impl Reconciler for Restores {
+    type Parent = Restore;
+    type Children = Kinds;
+    type Config = Config;
+
+    fn describe() -> Manifest {
+        Runs::describe()
+    }
+
+    fn reconcile(restore: &Restore, cx: &Context<'_, Self>) -> Result<Answer, Fault> {
+        restore::reconcile(restore, cx.request(), cx.host(), cx.config())
+    }
+}
+
+impl Reconciler for Storages {
+    type Parent = Storage;
+    type Children = Kinds;
+    type Config = Config;
+
+    fn describe() -> Manifest {
+        Runs::describe()
+    }
+
+    fn reconcile(storage: &Storage, cx: &Context<'_, Self>) -> Result<Answer, Fault> {
+        probe::reconcile(storage, cx.request(), cx.host(), cx.config())
+    }
+}
+
+innkeeper_sdk::export!(Runs, Restores, Storages);

@@ -15,6 +15,7 @@ use k8s_openapi::{
 };
 
 use crate::{
+    Kinds,
     api::{
         Archive, ArchiveSettings, BackupSpec, Compression, Kind, Parent, State, StateMode,
         related::{Probe, Probed, Storage, StorageStatus},
@@ -44,19 +45,22 @@ const DEADLINE_SECONDS: i64 = 600;
 const AFTER_FAILURE: SignedDuration = SignedDuration::from_hours(1);
 
 /// The answer for a `Storage`.
-pub(crate) fn reconcile(request: &Request, host: &dyn Host) -> Result<Outcome, Fault> {
-    let storage: Storage = request.parent()?;
-    let config: Config = request.config()?;
+pub(crate) fn reconcile(
+    storage: &Storage,
+    request: &Request,
+    host: &dyn Host,
+    config: &Config,
+) -> Result<Answer, Fault> {
     let parent = parent(storage.spec.probe.as_ref());
     let mut state = ProbeState::read(request, host, storage.spec.probe.as_ref())?;
-    let answer = rendered(request, &parent, &storage, &config).and_then(|rendered| {
+    let answer = rendered(request, &parent, storage, config).and_then(|rendered| {
         let Some(probe) = &storage.spec.probe else {
             return Ok(Vec::new());
         };
         let plan = Plan {
             request,
             parent: &parent,
-            config: &config,
+            config,
             schedule: None,
             rendered,
         };
@@ -65,7 +69,10 @@ pub(crate) fn reconcile(request: &Request, host: &dyn Host) -> Result<Outcome, F
         Ok(state.children(&plan, &key))
     });
     match answer {
-        Ok(children) => Ok(Outcome::desired(children, state.report(None))),
+        Ok(children) => {
+            let report = state.report(None);
+            Ok(Desired { children, report }.into())
+        }
         Err(stop) => stop.outcome(|reason, message| state.report(Some((reason, message)))),
     }
 }
@@ -158,7 +165,7 @@ fn credentials(rendered: &Rendered, secrets: &Found) -> Vec<String> {
             let named = secrets
                 .objects()
                 .filter(|object| object.name() == secret.name);
-            lines.extend(named.flat_map(|object: &Hashed| object.lines_of(&[&secret.key])));
+            lines.extend(named.flat_map(|object: &Hashed| object.hash_lines_for(&[&secret.key])));
         }
     }
     lines
@@ -235,7 +242,7 @@ impl<'a> ProbeState<'a> {
     }
 
     fn children(&self, plan: &Plan<'_>, key: &str) -> Vec<Child> {
-        let config = Child::new("config", &children::secret(plan));
+        let config = Kinds::child("config", &children::secret(plan));
         // The host deletes the last Job before the next one is made.
         let job = (self.is_due != self.is_observed).then(|| {
             let name = suffixed(plan.request, Kind::Probe);

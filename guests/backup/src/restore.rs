@@ -79,27 +79,30 @@ struct Stored {
 }
 
 /// The answer for a `Restore`.
-pub(crate) fn reconcile(request: &Request, host: &dyn Host) -> Result<Outcome, Fault> {
-    let restore: Restore = request.parent()?;
-    let config: Config = request.config()?;
+pub(crate) fn reconcile(
+    restore: &Restore,
+    request: &Request,
+    host: &dyn Host,
+    config: &Config,
+) -> Result<Answer, Fault> {
     let reporter = Reporter::read(request, host)?;
     // Until the Job is gone, it is stated as before.
     if reporter.has_ended() && !reporter.is_observed() {
-        return Ok(Outcome::keep(reporter.report(None, None)));
+        return Ok(Answer::keep(reporter.report(None, None)));
     }
-    let plan = plan(request, host, &restore.spec, &config, &reporter);
+    let plan = plan(request, host, &restore.spec, config, &reporter);
     let children = plan.and_then(|(parent, origin)| {
-        let restoration = origin.restoration(request, host, &restore.spec, &config, &parent)?;
+        let restoration = origin.restoration(request, host, &restore.spec, config, &parent)?;
         let children = children::children(&restoration, []);
         Ok((children, restoration.file))
     });
     match children {
-        Ok((children, file)) => Ok(Outcome::desired(
-            children,
-            reporter.report(Some(&file), None),
-        )),
+        Ok((children, file)) => {
+            let report = reporter.report(Some(&file), None);
+            Ok(Desired { children, report }.into())
+        }
         Err(Stop::Blocked { .. } | Stop::Invalid(_)) if reporter.has_ended() => {
-            Ok(Outcome::keep(reporter.report(None, None)))
+            Ok(Answer::keep(reporter.report(None, None)))
         }
         Err(stop) => stop.outcome(|reason, message| reporter.report(None, Some((reason, message)))),
     }

@@ -33,9 +33,9 @@ impl Stop {
     pub(crate) fn outcome(
         self,
         report: impl FnOnce(&str, &str) -> Report,
-    ) -> Result<Outcome, Fault> {
+    ) -> Result<Answer, Fault> {
         match self {
-            Self::Blocked { reason, message } => Ok(Outcome::keep(report(reason, &message))),
+            Self::Blocked { reason, message } => Ok(Answer::keep(report(reason, &message))),
             Self::Invalid(problem) => {
                 let report = report("Invalid", &problem);
                 Err(Fault::invalid(problem).with_report(report))

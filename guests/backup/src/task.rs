@@ -15,7 +15,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
-use crate::{api::Kind, names, plan::Plan, status::Phase};
+use crate::{Kinds, api::Kind, names, plan::Plan, status::Phase};
 
 /// Message about a Job that was deleted before a pass saw its end.
 pub(crate) const JOB_LOST: &str = "the Job was deleted before the plugin saw its end";
@@ -148,7 +148,7 @@ pub(crate) fn child<'a>(
         spec: Some(spec),
         ..Default::default()
     };
-    let job = job::once(key, &job, &plan.request.children);
+    let job = job::once::<Kinds>(key, &job, &plan.request.children);
     match job.apply {
         ApplyPolicy::Hold => job,
         _ => job.after(needed),

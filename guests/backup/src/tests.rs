@@ -148,7 +148,7 @@ pub(crate) fn around() -> Vec<Value> {
     vec![postgresql(), s3(), secret("keys", &["pg", "id", "key"])]
 }
 
-pub(crate) fn reconcile(parent: &Value, related: &[Value]) -> Result<Outcome, Fault> {
+pub(crate) fn reconcile(parent: &Value, related: &[Value]) -> Result<Answer, Fault> {
     reconcile_with(parent, related, &json!({}))
 }
 
@@ -157,12 +157,12 @@ pub(crate) fn reconcile_with(
     parent: &Value,
     related: &[Value],
     tenants: &Value,
-) -> Result<Outcome, Fault> {
+) -> Result<Answer, Fault> {
     let request = TestRequest::new(parent).config(&json!({ "tenants": tenants }));
     Plugin::reconcile(&request.build(), &host(related))
 }
 
-pub(crate) fn names(outcome: &Outcome) -> Vec<String> {
+pub(crate) fn names(outcome: &Answer) -> Vec<String> {
     outcome
         .children()
         .iter()
@@ -182,7 +182,7 @@ pub(crate) fn condition(report: &Report, type_: &str) -> String {
 }
 
 /// The configuration in the child Secret.
-pub(crate) fn configuration(outcome: &Outcome) -> String {
+pub(crate) fn configuration(outcome: &Answer) -> String {
     use k8s_openapi::ByteString;
     let text = &outcome.child("config").expect("there is a Secret").object["data"]["gobackup.yml"];
     let ByteString(bytes) = serde_json::from_value(text.clone()).expect("data is base64");

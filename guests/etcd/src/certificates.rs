@@ -101,7 +101,7 @@ impl<'a> Certificate<'a> {
             "metadata": metadata(&*self.name, &labels),
             "spec": spec,
         });
-        Child::new(format!("cert-{}", self.plane), &object)
+        Child::untyped(format!("cert-{}", self.plane), &object)
     }
 }
 

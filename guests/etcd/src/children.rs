@@ -26,7 +26,7 @@ use k8s_openapi::{
 use serde_json::{Value, json};
 
 use crate::{
-    certificates,
+    Kinds, certificates,
     cluster::{CLUSTER_LABEL, CLUSTER_UID_LABEL, Cluster, FORMED, MEMBERS_LABEL, quorum},
     inspection, jobs,
     members::{self, Template},
@@ -46,13 +46,13 @@ pub(crate) fn all(
     let services = services(cluster);
     let certificates = certificates::children(&request.children, cluster, &services);
     let mut children = Vec::from(services);
-    children.extend(network_policy(cluster).map(|policy| Child::new("netpol", &policy)));
-    children.extend(service_monitor(cluster).map(|monitor| Child::new("monitor", &monitor)));
+    children.extend(network_policy(cluster).map(|policy| Kinds::child("netpol", &policy)));
+    children.extend(service_monitor(cluster).map(|monitor| Child::untyped("monitor", &monitor)));
     children.extend(certificates);
     let Some(record) = &step.record else {
         return children;
     };
-    children.push(Child::new("state", &state(cluster, record)));
+    children.push(Kinds::child("state", &state(cluster, record)));
     if step.has_claims && cluster.is_persistent() {
         children.extend(claims(cluster, observation, record, step));
     }
@@ -65,11 +65,11 @@ pub(crate) fn all(
             })
             .collect();
         let members = members::stateful_set(template, record, replicas);
-        children.push(Child::new("members", &members).after(before));
+        children.push(Kinds::child("members", &members).after(before));
     }
-    children.extend(budget(cluster, record).map(|budget| Child::new("pdb", &budget)));
+    children.extend(budget(cluster, record).map(|budget| Kinds::child("pdb", &budget)));
     let inspection = inspection::cron_job(cluster, observation, record);
-    children.extend(inspection.map(|inspection| Child::new("inspect", &inspection)));
+    children.extend(inspection.map(|inspection| Kinds::child("inspect", &inspection)));
     if let Some(observed) = &observation.record {
         children.extend(jobs::children(
             cluster,
@@ -84,9 +84,9 @@ pub(crate) fn all(
 /// The Services whose names are in the certificates.
 pub(crate) fn services(cluster: &Cluster<'_>) -> [Child; 2] {
     [
-        Child::new("headless", &headless_service(cluster)),
+        Kinds::child("headless", &headless_service(cluster)),
         // Certificates wait for the Service, not for a load balancer's address.
-        Child::new("client", &client_service(cluster)).ready(),
+        Kinds::child("client", &client_service(cluster)).ready(),
     ]
 }
 
@@ -251,7 +251,7 @@ fn claims(
                     .get_or_insert_default()
                     .insert(FORMED.to_owned(), "true".to_owned());
             }
-            Child::new(format!("claim-{ordinal}"), &claim).retain()
+            Kinds::child(format!("claim-{ordinal}"), &claim).retain()
         })
         .collect()
 }

@@ -21,6 +21,7 @@ use k8s_openapi::{
 };
 
 use crate::{
+    Kinds,
     cluster::{Cluster, MEMBERS_MAX},
     container::{USER, container, shell, tools},
     record::{Record, member_id},
@@ -296,11 +297,11 @@ pub(crate) fn children(
                 metadata: metadata(&*observed.name, &BTreeMap::new()),
                 ..Default::default()
             };
-            Child::new(key(*sequence), &identity).hold()
+            Kinds::child(key(*sequence), &identity).hold()
         });
     let due = operation
         .filter(|_| !jobs.contains_key(&record.sequence))
-        .map(|operation| Child::new(key(record.sequence), &job(cluster, record, operation)));
+        .map(|operation| Kinds::child(key(record.sequence), &job(cluster, record, operation)));
     held_jobs.chain(due).collect()
 }
 

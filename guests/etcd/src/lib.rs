@@ -46,14 +46,25 @@ use crate::{
     api::EtcdCluster, cluster::Cluster, config::Config, members::Template, observe::Observation,
 };
 
-/// The plugin.
+child_kinds! {
+    /// The child kinds. Jobs are for members to replace, NetworkPolicies for parents that restrict traffic to their
+    /// members, and CronJobs for scheduled inspections.
+    pub(crate) Kinds: Service, ConfigMap, PersistentVolumeClaim [never_deleted], StatefulSet,
+        PodDisruptionBudget [optional], Job [optional], NetworkPolicy [optional], CronJob [optional]
+}
+
+/// The reconciler for `EtcdCluster`.
 #[derive(Debug)]
-pub struct Plugin;
+pub(crate) struct Clusters;
 
 /// Selects this plugin's Pods.
 const PODS: &str = "app.kubernetes.io/managed-by=innkeeper,app.kubernetes.io/name=etcd";
 
-impl Reconciler for Plugin {
+impl Reconciler for Clusters {
+    type Parent = EtcdCluster;
+    type Children = Kinds;
+    type Config = Config;
+
     fn describe() -> Manifest {
         Manifest::new("etcd", env!("CARGO_PKG_VERSION"))
             // The status records the members: the next step of a change starts from it.
@@ -64,27 +75,14 @@ impl Reconciler for Plugin {
                     // The deepest fields are in `spec.podTemplate.spec.affinity`.
                     .truncate_descriptions_below(12)
             })
-            .child::<Service>()
-            .child::<ConfigMap>()
-            .child::<PersistentVolumeClaim>()
-            .never_deleted()
-            .child::<StatefulSet>()
-            .child::<PodDisruptionBudget>()
-            .optional()
-            // Only for parents with a member to replace.
-            .child::<Job>()
-            .optional()
-            // Only for parents that restrict traffic to their members.
-            .child::<NetworkPolicy>()
-            .optional()
             // Only for monitored parents.
-            .optional_child("monitoring.coreos.com/v1", "ServiceMonitor")
+            .untyped_child(ChildKind::new("monitoring.coreos.com/v1", "ServiceMonitor").optional())
             // Only for parents with cert-manager certificates.
-            .optional_child("cert-manager.io/v1", "Certificate")
-            .ready_condition("Ready")
-            // Only for parents with scheduled inspections.
-            .child::<CronJob>()
-            .optional()
+            .untyped_child(
+                ChildKind::new("cert-manager.io/v1", "Certificate")
+                    .optional()
+                    .ready_condition("Ready"),
+            )
             // Metadata is not enough: readiness is in the status, the image in the spec.
             .read::<Pod>(Access::Full, ReadScope::ParentNamespace)
             .label_selector(PODS)
@@ -94,13 +92,12 @@ impl Reconciler for Plugin {
             .read::<Secret>(Access::Hash, ReadScope::ParentNamespace)
             // The claims' class decides whether they can grow.
             .read::<StorageClass>(Access::Full, ReadScope::Cluster)
-            .config_schema::<Config>()
     }
 
-    fn reconcile(request: &Request, host: &dyn Host) -> Result<Outcome, Fault> {
-        let parent: EtcdCluster = request.parent()?;
-        let config: Config = request.config()?;
-        let cluster = Cluster::new(request, &parent.spec, &config);
+    fn reconcile(parent: &EtcdCluster, cx: &Context<'_, Self>) -> Result<Answer, Fault> {
+        let request = cx.request();
+        let host = cx.host();
+        let cluster = Cluster::new(request, &parent.spec, cx.config());
         let observation = Observation::read(request, host, &cluster)?;
         if let Err(problem) = validate::spec(request, &cluster, &observation) {
             // The state machine does not advance: a cluster with an invalid spec starts and records nothing.
@@ -113,11 +110,9 @@ impl Reconciler for Plugin {
         let template = Template::new(&cluster, &observation);
         let step = step::next(&cluster, &observation, &template, host);
         let report = report::report(request, &cluster, &observation, &step, &template);
-        Ok(Outcome::desired(
-            children::all(request, &cluster, &observation, &step, &template),
-            report,
-        ))
+        let children = children::all(request, &cluster, &observation, &step, &template);
+        Ok(Desired { children, report }.into())
     }
 }
 
-innkeeper_sdk::export!(Plugin);
+innkeeper_sdk::export!(Clusters);

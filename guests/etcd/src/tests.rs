@@ -78,11 +78,11 @@ fn pod_of_revision(ordinal: i32, ready: bool, image: &str, revision: &str) -> Va
     })
 }
 
-fn answer(request: TestRequest, host: &FakeHost) -> Outcome {
+fn answer(request: TestRequest, host: &FakeHost) -> Answer {
     Plugin::reconcile(&request.build(), host).unwrap()
 }
 
-fn keys(outcome: &Outcome) -> Vec<&str> {
+fn keys(outcome: &Answer) -> Vec<&str> {
     outcome
         .children()
         .iter()
@@ -90,12 +90,12 @@ fn keys(outcome: &Outcome) -> Vec<&str> {
         .collect()
 }
 
-fn reason<'a>(outcome: &'a Outcome, kind: &str) -> &'a str {
+fn reason<'a>(outcome: &'a Answer, kind: &str) -> &'a str {
     &outcome.report().find_condition(kind).unwrap().reason
 }
 
 /// An answer's children as the cluster would show them: the StatefulSet with creation time and status.
-fn settled(outcome: &Outcome, replicas: i32) -> Vec<(String, Value)> {
+fn settled(outcome: &Answer, replicas: i32) -> Vec<(String, Value)> {
     outcome
         .children()
         .iter()
@@ -124,7 +124,7 @@ fn observing(parent: &EtcdCluster, children: &[(String, Value)]) -> TestRequest 
 }
 
 /// The passes from an empty cluster to a formed one.
-fn formed(parent: &EtcdCluster) -> (Outcome, FakeHost) {
+fn formed(parent: &EtcdCluster) -> (Answer, FakeHost) {
     let first = answer(TestRequest::new(parent), &host());
     let second = answer(observing(parent, &settled(&first, 0)), &host());
     let ready = (0..3).fold(host(), |host, ordinal| {
@@ -378,7 +378,7 @@ fn a_cluster_is_ready_when_all_members_have_the_new_template() {
     // The StatefulSet as it is before the answer is written.
     let old = settled(&outcome, 3);
     let before = answer(observing(&other, &old), &host);
-    let ready = |outcome: &Outcome| outcome.report().find_condition("Ready").unwrap().is_true();
+    let ready = |outcome: &Answer| outcome.report().find_condition("Ready").unwrap().is_true();
     assert_eq!(reason(&before, "Progressing"), "RollingUpdate");
     assert!(!ready(&before));
     let written = answer(observing(&other, &settled(&before, 3)), &host);

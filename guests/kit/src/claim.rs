@@ -1,8 +1,8 @@
-//! PersistentVolumeClaims of a parent: they may grow, and they never shrink.
+//! PersistentVolumeClaims, which may grow and never shrink.
 //!
 //! Kubernetes refuses a claim with a smaller request, another storage class or other access modes.
-//! A reconciler therefore states the larger one of the declared and the observed size, and answers
-//! `invalid` where class or modes differ.
+//! A reconciler therefore states the declared or the observed size, whichever is larger, and returns `invalid` if class
+//! or modes differ.
 
 use std::collections::BTreeMap;
 
@@ -19,6 +19,7 @@ use crate::quantity::Amount;
 use innkeeper_sdk::child::{Child, metadata};
 use innkeeper_sdk::fault::Fault;
 use innkeeper_sdk::host::Host;
+use innkeeper_sdk::kinds::{ChildKinds, Includes};
 use innkeeper_sdk::request::Request;
 
 /// Access mode of a volume.
@@ -46,8 +47,8 @@ impl AccessMode {
     }
 }
 
-/// The CEL rule that the field `size` is a quantity. The other rules of sizes pass a text that is none, so that the user
-/// gets one message.
+/// Requires a quantity in the field `size`. The other size rules accept any other text, so that the user gets one
+/// message.
 ///
 /// ```
 /// use innkeeper_kit::claim;
@@ -66,19 +67,19 @@ impl AccessMode {
 /// ```
 pub const SIZE_IS_QUANTITY: &str = "isQuantity(string(self.size))";
 
-/// The CEL rule that the field `size` never gets smaller.
+/// Forbids a smaller `size`.
 pub const SIZE_NEVER_SHRINKS: &str = "!isQuantity(string(self.size)) || !isQuantity(string(oldSelf.size)) \
      || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0";
 
-/// The CEL rule that the field `size` is more than nothing.
+/// Requires a `size` above zero.
 pub const SIZE_IS_POSITIVE: &str =
     "!isQuantity(string(self.size)) || quantity(string(self.size)).isGreaterThan(quantity('0'))";
 
-/// The CEL rule that the field `storageClassName` never changes.
+/// Makes the field `storageClassName` immutable.
 pub const CLASS_IS_IMMUTABLE: &str = "has(self.storageClassName) == has(oldSelf.storageClassName) \
      && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)";
 
-/// The CEL rule that the field `accessModes` never changes.
+/// Makes the field `accessModes` immutable.
 pub const ACCESS_MODES_ARE_IMMUTABLE: &str = "self.accessModes == oldSelf.accessModes";
 
 /// A claim as a parent declares it.
@@ -114,7 +115,7 @@ pub struct DeclaredClaim {
 }
 
 impl DeclaredClaim {
-    /// The child object: it requests the larger one of the declared and the observed size.
+    /// Returns the child object, which requests the declared or the observed size, whichever is larger.
     ///
     /// The observed size can be the larger one since a former parent of the same name, or since a
     /// user has grown the claim.
@@ -185,7 +186,7 @@ fn sorted(modes: &[String]) -> Vec<&str> {
     modes
 }
 
-/// The larger one of two quantities; the declared one where nothing is observed.
+/// Returns the larger quantity, or the declared one if there is no observed one.
 pub fn larger<'a>(declared: &'a Quantity, observed: Option<&'a Quantity>) -> &'a Quantity {
     match observed {
         Some(observed) if Amount::from_quantity(observed) > Amount::from_quantity(declared) => {
@@ -195,25 +196,28 @@ pub fn larger<'a>(declared: &'a Quantity, observed: Option<&'a Quantity>) -> &'a
     }
 }
 
-/// A child that keeps an existing claim as it is, whether or not this pass needs it.
+/// Returns a held child for an existing claim.
 ///
-/// Data is never pruned, so an observed claim belongs in every answer.
-pub fn held(key: impl Into<String>, name: &str) -> Child {
+/// Every answer needs it, also one that does not use the claim: data must never be pruned.
+pub fn existing<K: ChildKinds + Includes<PersistentVolumeClaim>>(
+    key: impl Into<String>,
+    name: &str,
+) -> Child {
     let claim = PersistentVolumeClaim {
         metadata: metadata(name, &BTreeMap::new()),
         ..PersistentVolumeClaim::default()
     };
-    Child::new(key, &claim).hold()
+    K::child(key, &claim).hold()
 }
 
-/// True if Pods on different nodes can mount a volume with this access mode and write to it.
+/// Returns whether Pods on different nodes can write to a volume with this access mode.
 pub fn is_shared(access_mode: &str) -> bool {
     access_mode == "ReadWriteMany"
 }
 
-/// Reads a claim in the parent's namespace: the child of that name, or else the object in the cluster.
+/// Reads a claim in the parent's namespace: the child with this name, or else the cluster's object.
 ///
-/// With [`Access::Metadata`](innkeeper_sdk::manifest::Access::Metadata) the claim has its metadata alone.
+/// With [`Access::Metadata`](innkeeper_sdk::manifest::Access::Metadata) the claim has only metadata.
 ///
 /// # Errors
 ///
@@ -231,7 +235,7 @@ pub fn find(
     Ok(host.get_as(&api_version, &kind, Some(request.namespace()), name)?)
 }
 
-/// A claim as it is in the cluster: the few fields that a reconciler compares.
+/// A claim in the cluster, with the few fields that a reconciler compares.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ObservedClaim {
@@ -241,7 +245,7 @@ pub struct ObservedClaim {
     pub metadata: ObjectMeta,
 }
 
-/// The specification of an [`ObservedClaim`].
+/// An [`ObservedClaim`]'s spec.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ObservedClaimSpec {
@@ -264,15 +268,18 @@ impl ObservedClaim {
         self.spec.resources.requests.get("storage")
     }
 
-    /// True if Pods on different nodes can mount the volume and write to it.
+    /// Returns whether Pods on different nodes can write to the volume.
     pub fn is_shared(&self) -> bool {
         self.spec.access_modes.iter().any(|mode| is_shared(mode))
     }
 
-    /// True if the garbage collector deletes the claim together with the object of this UID.
+    /// Returns whether the garbage collector deletes the claim with the object that has this UID.
     pub fn is_owned_by(&self, uid: &str) -> bool {
-        let mut owners = self.metadata.owner_references.iter().flatten();
-        owners.any(|owner| owner.uid == uid)
+        self.metadata
+            .owner_references
+            .iter()
+            .flatten()
+            .any(|owner| owner.uid == uid)
     }
 }
 
@@ -283,7 +290,7 @@ mod tests {
     use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
     use serde_json::json;
 
-    use super::{DeclaredClaim, ObservedClaim, held};
+    use super::{DeclaredClaim, ObservedClaim, existing};
     use innkeeper_sdk::child::{ApplyPolicy, metadata};
 
     fn declared(size: &str, class: Option<&str>) -> DeclaredClaim {
@@ -304,6 +311,8 @@ mod tests {
         }))
         .unwrap()
     }
+
+    innkeeper_sdk::child_kinds!(Kinds: k8s_openapi::api::core::v1::PersistentVolumeClaim);
 
     #[test]
     fn never_shrinks() {
@@ -354,7 +363,7 @@ mod tests {
 
     #[test]
     fn holds_a_claim_by_its_name_alone() {
-        let child = held("data", "a");
+        let child = existing::<Kinds>("data", "a");
         assert_eq!(child.apply, ApplyPolicy::Hold);
         assert_eq!(child.object["metadata"], json!({"name": "a"}));
         assert_eq!(child.kind_and_name(), "PersistentVolumeClaim/a");

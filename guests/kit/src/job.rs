@@ -1,8 +1,8 @@
-//! Jobs as a parent's way to run a program: their phase, and the result that the program leaves in
-//! the termination message of its container.
+//! Jobs that run a program for a parent: their phase, and the program's result in the container's termination
+//! message.
 //!
-//! A guest can neither read logs nor run commands, so a program that has to answer writes at most
-//! 4096 bytes to `/dev/termination-log`.
+//! A guest cannot read logs or run commands, so the program writes its result, at most 4096 bytes, to
+//! `/dev/termination-log`.
 
 use k8s_openapi::api::batch::v1::{Job, JobStatus};
 use k8s_openapi::api::core::v1::Pod;
@@ -14,14 +14,15 @@ use serde::de::IgnoredAny;
 use crate::partial::Partial;
 use innkeeper_sdk::child::Child;
 use innkeeper_sdk::children::Children;
+use innkeeper_sdk::kinds::{ChildKinds, Includes};
 
-/// A Job as a guest observes it: without its Pod template.
+/// An observed Job without the Pod template.
 pub type ObservedJob = Partial<Job, IgnoredAny, JobStatus>;
 
-/// A Pod of a Job as a guest observes it: with what its containers left when they ended.
+/// An observed Pod of a Job, with the final states of its containers.
 pub type JobPod = Partial<Pod, IgnoredAny, ContainerEnds>;
 
-/// The ends of the containers of a [`JobPod`]; [`termination_message`] reads them.
+/// The final container states in a [`JobPod`], for [`termination_message`].
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ContainerEnds {
@@ -58,18 +59,18 @@ pub enum JobPhase {
     Running,
     /// The Job is complete. The phase is final.
     Succeeded,
-    /// The Job has failed: its retries or its time are used up. The phase is final.
+    /// The Job has failed: no retries or no time left. The phase is final.
     Failed,
 }
 
 impl JobPhase {
-    /// True if the phase never changes again.
+    /// Returns whether the phase is final.
     pub const fn is_final(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed)
     }
 }
 
-/// One run of a program, as the status of its Job shows it.
+/// A program run, from the Job's status.
 ///
 /// ```
 /// use innkeeper_kit::job::{JobPhase, JobRun, termination_message};
@@ -106,14 +107,12 @@ pub struct JobRun {
 }
 
 impl JobRun {
-    /// The run of a Job.
+    /// Returns the run from a Job's status.
     pub fn new(job: &ObservedJob) -> Self {
         let status = &job.status;
-        let end = status
-            .conditions
-            .iter()
-            .flatten()
-            .find(|it| it.status == "True" && matches!(&*it.type_, "Complete" | "Failed"));
+        let end = status.conditions.iter().flatten().find(|condition| {
+            condition.status == "True" && matches!(&*condition.type_, "Complete" | "Failed")
+        });
         let is_active = status.active.unwrap_or(0) > 0;
         let phase = match end {
             Some(end) if end.type_ == "Complete" => JobPhase::Succeeded,
@@ -127,15 +126,15 @@ impl JobRun {
             phase,
             started: started.or_else(|| job.metadata.creation_timestamp.clone()),
             ended: completed.or_else(|| end?.last_transition_time.clone()),
-            message: end.and_then(|it| it.message.clone()),
+            message: end.and_then(|condition| condition.message.clone()),
         }
     }
 }
 
-/// The termination message of this container, or init container, in the newest Pod of a Job; none
+/// Returns the termination message of this container, or init container, in the Job's newest Pod; none
 /// while the container runs, and none for an empty message.
 ///
-/// Only Pods that the Job controls count, found by its UID: labels can be on any Pod.
+/// It finds the Job's Pods by the owner's UID, because any Pod can have the labels.
 pub fn termination_message<'a>(
     job_uid: &str,
     pods: &'a [JobPod],
@@ -145,40 +144,45 @@ pub fn termination_message<'a>(
         .iter()
         .filter(|pod| controller(&pod.metadata) == Some(job_uid));
     let newest = own.max_by_key(|pod| {
-        let created = pod.metadata.creation_timestamp.as_ref().map(|it| it.0);
+        let created = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
         (created, pod.metadata.name.as_deref())
     })?;
     let ContainerEnds {
         init_container_statuses: init,
         container_statuses: main,
     } = &newest.status;
-    // All containers of a Pod have different names.
-    let status = init.iter().chain(main).find(|it| it.name == container)?;
+    // Container names are unique within a Pod, init containers included.
+    let status = init
+        .iter()
+        .chain(main)
+        .find(|status| status.name == container)?;
     let terminated = status.state.terminated.as_ref()?;
     Some(&*terminated.message).filter(|message| !message.trim().is_empty())
 }
 
-/// The UID of the object that controls this one.
+/// Returns the controlling owner's UID.
 pub fn controller(metadata: &ObjectMeta) -> Option<&str> {
     let owners = metadata.owner_references.as_deref()?;
-    let owner = owners.iter().find(|it| it.controller == Some(true))?;
+    let owner = owners.iter().find(|owner| owner.controller == Some(true))?;
     Some(&owner.uid)
 }
 
-/// The child for a Job that runs once: stated as a whole until it is observed, and held from then
-/// on.
+/// Returns the child for a Job that runs once: applied until it is observed, and then held, because the API server
+/// refuses most changes to Jobs.
 ///
-/// The API server refuses most changes of a Job.
-/// A Job that is gone is stated as a whole again and so runs again; leave the child out of the answer
-/// where it must not.
-pub fn once(key: impl Into<String>, job: &Job, children: &Children) -> Child {
+/// A deleted Job is created and runs again; leave the child out of the answer where it must not.
+pub fn once<K: ChildKinds + Includes<Job>>(
+    key: impl Into<String>,
+    job: &Job,
+    children: &Children,
+) -> Child {
     let name = job.metadata.name.as_deref().unwrap_or_default();
     let is_observed = children.find::<Job>(name).is_some();
-    let child = Child::new(key, job);
+    let child = K::child(key, job);
     if is_observed { child.hold() } else { child }
 }
 
-/// The last characters of a text, at most so many: the end of a log tells why a program failed.
+/// Returns at most this many last characters of a text, such as the end of a log, which explains a failure.
 ///
 /// ```
 /// assert_eq!(innkeeper_kit::job::tail("started\nfailed", 6), "failed");
@@ -222,6 +226,8 @@ mod tests {
         }))
         .unwrap()
     }
+
+    innkeeper_sdk::child_kinds!(Kinds: Job);
 
     #[test]
     fn follows_the_conditions_of_the_job() {
@@ -272,11 +278,14 @@ mod tests {
         };
         let before = TestRequest::new(&parent).build();
         assert_eq!(
-            once("run", &job, &before.children).apply,
+            once::<Kinds>("run", &job, &before.children).apply,
             ApplyPolicy::Always
         );
         let after = TestRequest::new(&parent).child("run", &job).build();
-        assert_eq!(once("run", &job, &after.children).apply, ApplyPolicy::Hold);
+        assert_eq!(
+            once::<Kinds>("run", &job, &after.children).apply,
+            ApplyPolicy::Hold
+        );
     }
 
     #[test]

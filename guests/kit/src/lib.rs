@@ -8,6 +8,7 @@ pub mod cron;
 pub mod image;
 pub mod job;
 pub mod labels;
+pub mod objects;
 pub mod partial;
 pub mod placement;
 pub mod pod;

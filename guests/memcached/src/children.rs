@@ -18,7 +18,7 @@ use k8s_openapi::{
     apimachinery::pkg::{apis::meta::v1::ObjectMeta, util::intstr::IntOrString},
 };
 
-use crate::{api::MemcachedSpec, config::Config};
+use crate::{Kinds, api::MemcachedSpec, config::Config};
 
 /// The user in the official images, both Debian and Alpine.
 const USER: i64 = 11211;
@@ -79,11 +79,11 @@ impl<'a> Pool<'a> {
     ) -> Vec<Child> {
         let budget = self.budget();
         [
-            Child::new("deployment", &self.deployment(template, hash)),
-            Child::new("service", &self.service(port)),
+            Kinds::child("deployment", &self.deployment(template, hash)),
+            Kinds::child("service", &self.service(port)),
         ]
         .into_iter()
-        .chain(budget.map(|budget| Child::new("pdb", &budget)))
+        .chain(budget.map(|budget| Kinds::child("pdb", &budget)))
         .collect()
     }
 

@@ -23,14 +23,23 @@ use k8s_openapi::api::{
 
 use crate::{api::Memcached, children::Pool, config::Config, report::Observation};
 
-/// The plugin.
+child_kinds! {
+    /// The child kinds.
+    pub(crate) Kinds: Deployment, Service, PodDisruptionBudget [optional]
+}
+
+/// The reconciler for `Memcached`.
 #[derive(Debug)]
-pub struct Plugin;
+pub(crate) struct Memcacheds;
 
 /// Selects this plugin's Pods, the only ones it reads.
 const PODS: &str = "app.kubernetes.io/managed-by=innkeeper,app.kubernetes.io/name=memcached";
 
-impl Reconciler for Plugin {
+impl Reconciler for Memcacheds {
+    type Parent = Memcached;
+    type Children = Kinds;
+    type Config = Config;
+
     fn describe() -> Manifest {
         Manifest::new("memcached", env!("CARGO_PKG_VERSION"))
             .parent_with::<Memcached>(|crd| {
@@ -38,34 +47,26 @@ impl Reconciler for Plugin {
                 crd.remove("spec.resources", "claims")
                     .truncate_descriptions_below(5)
             })
-            .child::<Deployment>()
-            .child::<Service>()
-            .child::<PodDisruptionBudget>()
-            .optional()
             // The status has the phase: evicted and finished Pods do not count as nodes.
             .read::<Pod>(Access::Full, ReadScope::ParentNamespace)
             .label_selector(PODS)
-            .config_schema::<Config>()
     }
 
-    fn reconcile(request: &Request, host: &dyn Host) -> Result<Outcome, Fault> {
-        let parent: Memcached = request.parent()?;
-        let config: Config = request.config()?;
-        let pool = Pool::new(request, &parent.spec, &config);
-        let observation = Observation::read(request, host, &pool)?;
+    fn reconcile(parent: &Memcached, cx: &Context<'_, Self>) -> Result<Answer, Fault> {
+        let config = cx.config();
+        let pool = Pool::new(cx, &parent.spec, config);
+        let observation = Observation::read(cx, cx.host(), &pool)?;
         let valid = validate::spec(&parent.spec, &config.tenants);
         let template = pool.template();
         let hash = TemplateHash::new(&template);
-        let port = observation.port(request, &pool, &hash);
-        let report = observation.report(request, &pool, &hash, port);
-        match valid {
-            Ok(()) => Ok(Outcome::desired(
-                pool.children(template, &hash, port),
-                report,
-            )),
-            Err(problem) => Err(Fault::invalid(problem).with_report(report)),
+        let port = observation.port(cx, &pool, &hash);
+        let report = observation.report(cx, &pool, &hash, port);
+        if let Err(problem) = valid {
+            return Err(Fault::invalid(problem).with_report(report));
         }
+        let children = pool.children(template, &hash, port);
+        Ok(Desired { children, report }.into())
     }
 }
 
-innkeeper_sdk::export!(Plugin);
+innkeeper_sdk::export!(Memcacheds);

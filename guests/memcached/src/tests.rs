@@ -61,11 +61,11 @@ fn host() -> FakeHost {
     FakeHost::granting(manifest())
 }
 
-fn reconcile(spec: Value) -> Outcome {
+fn reconcile(spec: Value) -> Answer {
     Plugin::reconcile(&TestRequest::new(&parent(spec)).build(), &host()).unwrap()
 }
 
-fn conditions(outcome: &Outcome) -> Vec<String> {
+fn conditions(outcome: &Answer) -> Vec<String> {
     let text = |condition: &Condition| {
         format!(
             "{} {:?}/{}: {}",
@@ -232,11 +232,7 @@ fn more_ready_pods_than_requested_are_no_problem() {
 
 /// Returns `Ready` and the events after an earlier Deployment changed. `numbers` are its generation, its observed
 /// generation, and its updated, total and ready Pods.
-fn rolling(
-    earlier: &Outcome,
-    numbers: [i32; 5],
-    was_ready: bool,
-) -> (Outcome, String, Vec<String>) {
+fn rolling(earlier: &Answer, numbers: [i32; 5], was_ready: bool) -> (Answer, String, Vec<String>) {
     let [generation, observed, updated, replicas, ready] = numbers;
     let mut deployment = earlier.child("deployment").unwrap().object.clone();
     deployment["metadata"]["generation"] = json!(generation);
@@ -428,7 +424,7 @@ fn a_new_port_is_announced_when_the_pods_listen_on_it() {
         server_list: Some(vec!["x".to_owned()]),
         ..Default::default()
     };
-    let announced = |deployment: &Outcome, updated: i32, size: i32| {
+    let announced = |deployment: &Answer, updated: i32, size: i32| {
         let mut spec = spec(11300);
         spec["size"] = json!(size);
         let mut deployment = deployment.child("deployment").unwrap().object.clone();

@@ -1,9 +1,9 @@
-//! The allocator of a guest: a bump allocator in front of the ordinary one.
+//! The guest allocator: a bump allocator in front of the ordinary one.
 //!
-//! An instance lives for one call, so to grow its memory is wasted work: the host takes the growth back after the call.
-//! The arena is part of the initial memory, and its zeros take no bytes of the component.
-//! Blocks that do not fit come from the ordinary allocator, which frees them. So a guest that allocates much holds at
-//! most the arena more than with the ordinary allocator alone.
+//! An instance lives for one call, so growing its memory is wasted work: the host releases it after the call.
+//! The arena is in the initial memory, and its zeros take no space in the component.
+//! Blocks that do not fit come from the ordinary allocator, so a guest with large allocations holds at most the arena in
+//! addition.
 
 #![expect(
     unsafe_code,
@@ -17,10 +17,10 @@ use std::ptr;
 #[cfg(test)]
 mod tests;
 
-/// The size of the arena.
+/// The arena size.
 ///
-/// Measured: no call of the quickstart takes more than 223 KiB of it (backup; etcd 164, wordpress 135, memcached 32). The host
-/// scans the initial memory after each call: 1 MiB makes a pass of memcached a tenth slower, and growth costs 8 us.
+/// Quickstart calls take at most 223 KiB (backup; etcd 164, wordpress 135, memcached 32). The host scans the initial
+/// memory after each call: 1 MiB makes a memcached pass a tenth slower, and growth costs 8 us.
 #[cfg(target_arch = "wasm32")]
 const ARENA_BYTES: usize = 256 << 10;
 
@@ -28,25 +28,25 @@ const ARENA_BYTES: usize = 256 << 10;
 #[global_allocator]
 static ALLOCATOR: Bump<ARENA_BYTES> = Bump::new();
 
-/// The alignment of all blocks of the arena, of which their sizes are multiples: a freed block has room for an address.
+/// The alignment and size unit of arena blocks: a freed block has room for an address.
 const UNIT: usize = 8;
 
-/// Freed blocks of fewer units than this are used again.
+/// Freed blocks with fewer units than this are reused.
 const UNITS_MAX: usize = 64;
 
-/// An allocator that takes block after block from an arena.
+/// An allocator that takes consecutive blocks from an arena.
 ///
-/// The last block is freed, or grows in place. Other small blocks are used again for blocks of the same size, so that a
-/// call touches fewer pages: the host wipes each of them after the call.
+/// The last block can be freed or grow in place. Other small freed blocks are reused for blocks with the same size, so
+/// that a call touches fewer pages, which the host must wipe after the call.
 struct Bump<const BYTES: usize> {
-    /// The number of bytes at the start of the arena that are handed out.
+    /// The number of allocated bytes at the start of the arena.
     used: Cell<usize>,
-    /// The last freed block of each number of units, which begins with the address of the one before it.
+    /// The last freed block for each number of units; it starts with the address of the previous one.
     freed: [Cell<*mut u8>; UNITS_MAX],
     arena: UnsafeCell<[u8; BYTES]>,
 }
 
-/// The bytes that a block of the arena takes.
+/// The bytes that a block takes in the arena.
 const fn room(layout: Layout) -> usize {
     layout.size().next_multiple_of(UNIT)
 }

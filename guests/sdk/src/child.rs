@@ -1,4 +1,4 @@
-//! One desired child, and the policies by which the host creates, writes and removes it.
+//! Desired children, and the policies for creating, writing and removing them.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
@@ -6,30 +6,29 @@ use serde_json::{Map, Value};
 
 use crate::stated::Stated;
 
-/// The policy for writing a child.
+/// When the host writes a child.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ApplyPolicy {
-    /// Created when missing, and written again after each difference from the stated fields.
+    /// Created when missing, and written again whenever a stated field differs.
     #[default]
     Always,
     /// Created when missing, never written again.
     Once,
-    /// Never created, written or pruned: an existing child stays in the set as it is.
+    /// Never created, written or pruned: an existing child stays unchanged.
     Hold,
 }
 
-/// The policy for a child whose parent is deleted.
+/// What happens to a child when its parent is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RemovalPolicy {
     /// Owned by the parent: deleted with it, and pruned when an answer leaves it out.
     #[default]
     Delete,
-    /// Never deleted by the host, and observed again by a later parent of the same kind, namespace
-    /// and name.
+    /// Never deleted by the host. A later parent with the same kind, namespace and name observes it again.
     Retain,
 }
 
-/// The source of a child's readiness.
+/// Where a child's readiness comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Readiness {
     /// The host derives it from the object's kind and status.
@@ -41,16 +40,16 @@ pub enum Readiness {
     NotReady,
 }
 
-/// A random value that the host puts into a Secret when it creates the Secret; no guest ever sees it.
+/// A random value that the host generates when it creates a Secret; no guest ever sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Generated {
     /// The key below the Secret's `data`.
     pub key: String,
-    /// The number of characters: 1 to 1024.
+    /// The length: 1 to 1024 characters.
     pub length: u32,
-    /// The characters to draw from: at least two of printable ASCII, each at most once.
+    /// The characters to draw from: at least two, printable ASCII, without duplicates.
     pub alphabet: String,
-    /// A text whose change makes the host draw a new value; none: the value stays.
+    /// The rotation token: when it changes, the host draws a new value. None: the value never changes.
     pub token: Option<String>,
 }
 
@@ -68,7 +67,7 @@ pub const ALPHANUMERIC: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv
 ///     metadata: ObjectMeta { name: Some("blog-mysql".to_owned()), ..Default::default() },
 ///     ..Default::default()
 /// };
-/// let child = Child::new("db-secret", &secret)
+/// let child = Child::untyped("db-secret", &secret)
 ///     .once()
 ///     .retain()
 ///     .not_ready()
@@ -77,11 +76,11 @@ pub const ALPHANUMERIC: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Child {
-    /// The name of the child within the answer and in later passes: unique, 1 to 253 characters.
+    /// The child's name in this answer and later passes: unique, 1 to 253 characters.
     pub key: String,
     /// The fields that the plugin owns; other field managers own the rest.
     pub object: Stated,
-    /// Data keys of a Secret that the host fills when it creates the Secret.
+    /// Data keys that the host fills when it creates the Secret.
     pub generate: Vec<Generated>,
     /// The policy for writing the child.
     pub apply: ApplyPolicy,
@@ -89,16 +88,18 @@ pub struct Child {
     pub removal: RemovalPolicy,
     /// The source of the child's readiness.
     pub readiness: Readiness,
-    /// Keys of this answer: the child is first created when their children are ready, and later kept
-    /// in any case.
+    /// Keys in this answer: the host creates the child when these children are ready, and keeps it afterwards in any
+    /// case.
     pub after: Vec<String>,
 }
 
 impl Child {
-    /// A child with the default policies: kept as stated, deleted with the parent, readiness derived by
+    /// A child of any kind with the default policies: applied as stated, deleted with the parent, readiness derived by
     /// the host.
     ///
-    /// The object is any Kubernetes object: of a typed crate, of a derive, or `serde_json::Value`.
+    /// For kinds without a Rust type, which [`Manifest::untyped_child`](crate::manifest::Manifest::untyped_child) declares.
+    /// [`Context::child`](crate::context::Context::child) and [`ChildKinds::child`](crate::kinds::ChildKinds::child) take
+    /// the others.
     /// Null members and an empty `status` are left out: [`absent`](Self::absent) states that a field is absent.
     ///
     /// ```
@@ -109,7 +110,7 @@ impl Child {
     ///     "apiVersion": "v1", "kind": "Service", "metadata": {"name": "north"},
     ///     "spec": {"ports": [{"port": 80}]},
     /// });
-    /// let child = Child::new("service", &service);
+    /// let child = Child::untyped("service", &service);
     /// assert_eq!(child.apply, ApplyPolicy::Always);
     /// assert_eq!(child.removal, RemovalPolicy::Delete);
     /// assert_eq!(child.readiness, Readiness::Derive);
@@ -118,7 +119,7 @@ impl Child {
     /// # Panics
     ///
     /// Panics if the value cannot be written as JSON, such as a map whose keys are not strings.
-    pub fn new(key: impl Into<String>, object: &impl Serialize) -> Self {
+    pub fn untyped(key: impl Into<String>, object: &impl Serialize) -> Self {
         Self {
             key: key.into(),
             object: Stated::new(object),
@@ -132,8 +133,8 @@ impl Child {
 
     /// States that the field at a JSON pointer is absent: the host removes it, whoever set it.
     ///
-    /// The API server fills in defaults that fit the first answer and not a later one. A field that is only left out stays.
-    /// A field whose default is filled in again cannot be absent.
+    /// The API server may have set a default that no longer fits a later answer; leaving the field out would keep it.
+    /// A field whose default the API server sets again cannot be absent.
     ///
     /// ```
     /// use innkeeper_sdk::prelude::*;
@@ -144,7 +145,7 @@ impl Child {
     ///     "spec": {"strategy": {"type": "Recreate"}},
     /// });
     /// // The default of an earlier answer without a strategy; the API server refuses it beside `Recreate`.
-    /// let child = Child::new("web", &deployment).absent("/spec/strategy/rollingUpdate");
+    /// let child = Child::untyped("web", &deployment).absent("/spec/strategy/rollingUpdate");
     /// assert!(child.object["spec"]["strategy"]["rollingUpdate"].is_null());
     /// ```
     ///
@@ -178,7 +179,7 @@ impl Child {
     ///     "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "north-page"},
     ///     "data": {"index.html": "under construction"},
     /// });
-    /// let child = Child::new("page", &page).once();
+    /// let child = Child::untyped("page", &page).once();
     /// assert_eq!(child.apply, ApplyPolicy::Once);
     /// ```
     pub const fn once(mut self) -> Self {
@@ -186,19 +187,19 @@ impl Child {
         self
     }
 
-    /// Makes the host neither create, write nor prune the child: an existing one stays as it is.
+    /// Makes the host neither create, write nor prune the child: an existing one stays unchanged.
     ///
     /// ```
     /// use innkeeper_sdk::prelude::*;
     /// use serde_json::json;
     ///
-    /// /// Returns the water, or holds what is there while the plugin cannot know the depth.
+    /// /// Returns the water, or holds the existing one while the depth is unknown.
     /// fn water(name: &str, depth: Option<u32>) -> Child {
     ///     let object = json!({
     ///         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name},
     ///         "data": {"depth": depth.unwrap_or_default().to_string()},
     ///     });
-    ///     let child = Child::new("water", &object);
+    ///     let child = Child::untyped("water", &object);
     ///     if depth.is_some() { child } else { child.hold() }
     /// }
     ///
@@ -228,7 +229,7 @@ impl Child {
     ///         "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
     ///     },
     /// });
-    /// let child = Child::new("data", &data).retain();
+    /// let child = Child::untyped("data", &data).retain();
     /// assert_eq!(child.removal, RemovalPolicy::Retain);
     /// ```
     pub const fn retain(mut self) -> Self {
@@ -255,7 +256,7 @@ impl Child {
     /// let flows = |observed: Option<&Observed>| {
     ///     observed.is_some_and(|river| river.object()["status"]["flows"] == true)
     /// };
-    /// let child = Child::new("river", &river);
+    /// let child = Child::untyped("river", &river);
     /// let child = if flows(None) { child.ready() } else { child.not_ready() };
     /// assert_eq!(child.readiness, Readiness::NotReady);
     /// assert_eq!(child.ready().readiness, Readiness::Ready);
@@ -285,20 +286,19 @@ impl Child {
     /// use innkeeper_sdk::prelude::*;
     /// use serde_json::json;
     ///
-    /// let object = |kind: &str| json!({
-    ///     "apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "north"},
+    /// let deployment = json!({
+    ///     "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "north"},
     /// });
-    /// let database = Child::new("database", &object("StatefulSet"));
-    /// let site = Child::new("site", &object("Deployment")).after(["database"]);
-    /// let outcome = Outcome::desired([database, site], Report::new());
-    /// assert_eq!(outcome.child("site").unwrap().after, ["database"]);
+    /// // `database` is the key of another child.
+    /// let site = Child::untyped("site", &deployment).after(["database"]);
+    /// assert_eq!(site.after, ["database"]);
     /// ```
     pub fn after<K: Into<String>>(mut self, keys: impl IntoIterator<Item = K>) -> Self {
         self.after.extend(keys.into_iter().map(Into::into));
         self
     }
 
-    /// Makes the host fill this data key with random characters when it creates the Secret.
+    /// Makes the host generate this data key when it creates the Secret.
     ///
     /// ```
     /// use innkeeper_sdk::prelude::*;
@@ -307,7 +307,7 @@ impl Child {
     /// let secret = json!({
     ///     "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "north-key"},
     /// });
-    /// let child = Child::new("key", &secret).generate("password", 32, ALPHANUMERIC);
+    /// let child = Child::untyped("key", &secret).generate("password", 32, ALPHANUMERIC);
     /// // The plugin never sees the value.
     /// assert!(child.object.get("data").is_none());
     /// assert_eq!((&*child.generate[0].key, child.generate[0].length), ("password", 32));
@@ -327,10 +327,10 @@ impl Child {
         self
     }
 
-    /// Sets the token of the last generated value: when it changes, the host draws a new value (rotation).
+    /// Sets the rotation token for the last generated value: when it changes, the host draws a new value.
     ///
-    /// The first token of an existing value is a change, too, so state none until a rotation is asked for.
-    /// It is no secret, has 1 to 253 printable ASCII characters, and needs the policy `always`.
+    /// The first token of an existing value also rotates it, so set none until someone asks for a rotation.
+    /// It is not secret, has 1 to 253 printable ASCII characters, and needs the policy `always`.
     ///
     /// ```
     /// use innkeeper_sdk::child::{ALPHANUMERIC, Child};
@@ -339,7 +339,7 @@ impl Child {
     /// let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "blog-mysql"}});
     /// // For example from an annotation of the parent.
     /// let asked = Some("2026-11-25");
-    /// let child = Child::new("db-secret", &secret).generate("password", 32, ALPHANUMERIC);
+    /// let child = Child::untyped("db-secret", &secret).generate("password", 32, ALPHANUMERIC);
     /// let child = match asked {
     ///     Some(token) => child.token(token),
     ///     None => child,
@@ -376,9 +376,9 @@ impl Child {
     }
 }
 
-/// The metadata of a child: a name and labels.
+/// Returns metadata with a name and labels.
 ///
-/// The namespace is left out: the children of a namespaced parent live in its namespace.
+/// It has no namespace, because a namespaced parent's children are in the parent's namespace.
 pub fn metadata(
     name: impl Into<String>,
     labels: &std::collections::BTreeMap<String, String>,

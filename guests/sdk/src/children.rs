@@ -1,4 +1,4 @@
-//! The children of a parent as the host observed them in the cluster.
+//! Observed children.
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -13,20 +13,20 @@ use crate::child::Child;
 use crate::fault::Fault;
 use crate::hash::{Hashed, short_hash};
 
-/// A child as the host observed it; its JSON is parsed on first use.
+/// An observed child; its JSON is parsed on first use.
 #[derive(Clone, Debug)]
 pub struct Observed {
     /// The key under which an earlier answer stated it; none if no answer did.
     pub key: Option<String>,
-    /// True for a child that the host keeps without an owner; a former parent of the same kind,
-    /// namespace and name may have stated it.
+    /// Whether the host keeps the child without an owner; a former parent with the same kind, namespace and name may
+    /// have stated it.
     pub retained: bool,
     text: String,
     head: OnceCell<Head>,
     value: OnceCell<Value>,
 }
 
-/// The identity of an object, parsed without the rest of it.
+/// An object's identity, parsed without the rest.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Head {
@@ -75,7 +75,7 @@ impl Observed {
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Fault> {
         serde_json::from_str(&self.text).map_err(|problem| {
             Fault::retry(format!(
-                "child {}/{} cannot be read: {problem}",
+                "failed to parse the child {}/{}: {problem}",
                 self.kind(),
                 self.name()
             ))
@@ -102,13 +102,13 @@ impl Observed {
         &self.head().metadata.namespace
     }
 
-    /// True while the child is being deleted: it still exists, but the host neither writes it nor
-    /// counts it as ready.
+    /// Returns whether the child is being deleted: it still exists, but the host neither writes it nor counts it as
+    /// ready.
     pub fn is_deleting(&self) -> bool {
         self.head().metadata.deletion_timestamp.is_some()
     }
 
-    /// True if the object's status is older than its spec (`status.observedGeneration` below
+    /// Returns whether the object's status is older than its spec (`status.observedGeneration` below
     /// `metadata.generation`).
     ///
     /// Two absent numbers count as equal.
@@ -116,7 +116,7 @@ impl Observed {
         is_stale(self.object())
     }
 
-    /// True if the object is of this kind, in any version.
+    /// Returns whether the object has this kind, in any version.
     pub fn is<T: Resource<DynamicType = ()>>(&self) -> bool {
         self.is_kind(&T::group(&()), &T::kind(&()))
     }
@@ -131,7 +131,7 @@ impl Observed {
     }
 }
 
-/// Returns true if an object's status is older than its spec: `status.observedGeneration` below
+/// Returns whether an object's status is older than its spec: `status.observedGeneration` below
 /// `metadata.generation`.
 ///
 /// Two absent numbers count as equal.
@@ -159,36 +159,46 @@ impl Children {
         self.iter().find(|child| child.key.as_deref() == Some(key))
     }
 
-    /// The children as they are but for those that `edit` changes; none if it changes none.
+    /// Holds all existing children except those that `edit` changes; none if it changes none.
     ///
-    /// `edit` gets each child with the held one that stands for it. A child that is being deleted cannot be
-    /// changed any more.
+    /// `edit` gets each observed child with its held replacement. Children that are being deleted stay unchanged.
     pub fn hold_except(
         &self,
         edit: impl Fn(&Observed, &Child) -> Option<Child>,
     ) -> Option<Vec<Child>> {
         let mut taken = BTreeSet::new();
         let mut is_changed = false;
-        let held = |it: &Observed| {
-            let mut metadata = json!({ "name": it.name() });
-            // A child of a cluster-scoped parent needs its own.
-            if !it.namespace().is_empty() {
-                metadata["namespace"] = it.namespace().into();
+        let hold = |observed: &Observed| {
+            let mut metadata = json!({ "name": observed.name() });
+            // A cluster-scoped parent's child needs a namespace of its own.
+            if !observed.namespace().is_empty() {
+                metadata["namespace"] = observed.namespace().into();
             }
             let object = json!({
-                "apiVersion": it.api_version(), "kind": it.kind(), "metadata": metadata,
+                "apiVersion": observed.api_version(), "kind": observed.kind(), "metadata": metadata,
             });
-            let own = it.key.clone().filter(|key| taken.insert(key.clone()));
-            let place = (it.api_version(), it.kind(), it.namespace(), it.name());
+            let own = observed.key.clone().filter(|key| taken.insert(key.clone()));
+            let place = (
+                observed.api_version(),
+                observed.kind(),
+                observed.namespace(),
+                observed.name(),
+            );
             let identity = format!("{}/{}/{}/{}", place.0, place.1, place.2, place.3);
             let key = own.unwrap_or_else(|| format!("held-{}", short_hash(&identity)));
-            let child = Child::new(key, &object).hold();
-            let child = if it.retained { child.retain() } else { child };
-            let changed = (!it.is_deleting()).then(|| edit(it, &child)).flatten();
+            let child = Child::untyped(key, &object).hold();
+            let child = if observed.retained {
+                child.retain()
+            } else {
+                child
+            };
+            let changed = (!observed.is_deleting())
+                .then(|| edit(observed, &child))
+                .flatten();
             is_changed |= changed.is_some();
             changed.unwrap_or(child)
         };
-        let children = self.iter().map(held).collect();
+        let children = self.iter().map(hold).collect();
         is_changed.then_some(children)
     }
 
@@ -198,7 +208,7 @@ impl Children {
             .find(|child| child.is::<T>() && child.name() == name)
     }
 
-    /// The child of this kind and name, where the kind has no Rust type.
+    /// The child of this kind and name, for kinds without a Rust type.
     pub fn find_as(&self, api_version: &str, kind: &str, name: &str) -> Option<&Observed> {
         let group = group_of(api_version);
         self.iter()
@@ -226,8 +236,7 @@ impl Children {
         self.find::<Secret>(name).map(Observed::parse).transpose()
     }
 
-    /// The observed ConfigMap of this name, with hashes instead of values if hashes are all that is
-    /// granted.
+    /// The observed ConfigMap of this name, with hashes instead of values if only hashes are granted.
     ///
     /// # Errors
     ///
@@ -255,18 +264,17 @@ impl Children {
         self.of_kind::<T>().map(Observed::parse).collect()
     }
 
-    /// Returns true if an object of the parent has kind and name of this child and is not being deleted.
+    /// Returns whether the parent has an object with this child's kind and name that is not being deleted.
     pub fn has(&self, child: &Child) -> bool {
         let api_version = child.object.get("apiVersion").and_then(Value::as_str);
         let observed = self.find_as(api_version.unwrap_or_default(), child.kind(), child.name());
         observed.is_some_and(|observed| !observed.is_deleting())
     }
 
-    /// A child that vouches for others by their names, such as the Certificate with the names of a Service, or an Ingress
-    /// that leads to one.
+    /// Protects a child that refers to others by name, such as a Certificate or an Ingress for a Service.
     ///
-    /// An object of such a name can belong to another owner. So the host creates the child only after the others belong to
-    /// the parent, and a child that exists is held while one of them does not.
+    /// An object with that name can belong to another owner. The host therefore creates the child only when the others
+    /// belong to the parent, and holds an existing child while one of them does not.
     ///
     /// ```
     /// use innkeeper_sdk::child::ApplyPolicy;
@@ -275,9 +283,9 @@ impl Children {
     /// use serde_json::json;
     ///
     /// let object = |kind: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "north"}});
-    /// let service = Child::new("service", &object("Service"));
+    /// let service = Child::untyped("service", &object("Service"));
     /// let pond = json!({"apiVersion": "example.com/v1", "kind": "Pond", "metadata": {"name": "north"}});
-    /// let certificate = Child::new("certificate", &object("Certificate"));
+    /// let certificate = Child::untyped("certificate", &object("Certificate"));
     ///
     /// let request = TestRequest::new(&pond).child("certificate", &object("Certificate")).build();
     /// let vouching = request.children.vouch(certificate.clone(), [&service]);
@@ -313,7 +321,7 @@ impl Children {
         self.0.len()
     }
 
-    /// True if there is no child.
+    /// Returns whether there is no child.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -390,7 +398,7 @@ mod tests {
         assert!(
             fault
                 .message
-                .starts_with("child Deployment/broken cannot be read: invalid type: string"),
+                .starts_with("failed to parse the child Deployment/broken: invalid type: string"),
             "{}",
             fault.message,
         );

@@ -1,5 +1,4 @@
-//! Conditions as in the Kubernetes API conventions: the ones that a reconciler states, and the ones
-//! stored in the parent's status.
+//! Conditions as in the Kubernetes API conventions: stated by a reconciler, or stored in the parent's status.
 
 use std::borrow::Cow;
 
@@ -9,7 +8,7 @@ use serde_json::Value;
 
 use crate::schema;
 
-/// The status of a condition; on the wire `True`, `False` and `Unknown`.
+/// A condition's status: `True`, `False` or `Unknown` on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ConditionStatus {
     /// The condition holds.
@@ -26,7 +25,7 @@ impl From<bool> for ConditionStatus {
     }
 }
 
-/// A condition that the reconciler states.
+/// A condition stated by the reconciler.
 ///
 /// The host adds `observedGeneration` and keeps `lastTransitionTime`.
 ///
@@ -65,13 +64,13 @@ impl Condition {
         }
     }
 
-    /// True if the condition holds.
+    /// Returns whether the status is true.
     pub fn is_true(&self) -> bool {
         self.status == ConditionStatus::True
     }
 }
 
-/// A condition as it is stored in the parent's status.
+/// A condition stored in the parent's status.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StoredCondition {
@@ -86,22 +85,22 @@ pub struct StoredCondition {
     /// A sentence for users.
     #[serde(default)]
     pub message: String,
-    /// The `metadata.generation` of the parent for which it was stated; filled in by the host.
+    /// The parent's `metadata.generation` for which it was stated; set by the host.
     #[serde(default)]
     pub observed_generation: Option<i64>,
-    /// The time of the last change of `status`, in RFC 3339; filled in by the host.
+    /// When `status` last changed, in RFC 3339; set by the host.
     #[serde(default)]
     pub last_transition_time: Option<String>,
 }
 
 impl StoredCondition {
-    /// True if the condition held.
+    /// Returns whether the stored status is true.
     pub fn is_true(&self) -> bool {
         self.status == ConditionStatus::True
     }
 }
 
-/// The stored conditions of a status in their order, without those that do not parse.
+/// Returns a status's stored conditions in order, without those that do not parse.
 pub(crate) fn stored_conditions(status: &Value) -> Vec<StoredCondition> {
     status
         .get("conditions")
@@ -109,7 +108,7 @@ pub(crate) fn stored_conditions(status: &Value) -> Vec<StoredCondition> {
         .map(|items| {
             items
                 .iter()
-                .filter_map(|it| StoredCondition::deserialize(it).ok())
+                .filter_map(|value| StoredCondition::deserialize(value).ok())
                 .collect()
         })
         .unwrap_or_default()

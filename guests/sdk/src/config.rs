@@ -1,4 +1,4 @@
-//! The schema of the plugin's configuration from a Rust type.
+//! The configuration schema from a Rust type.
 
 use kube::core::schema::OptionalEnum;
 use schemars::generate::SchemaSettings;
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::crd::simplify::{KeepDescription, as_written, for_each_below};
 
-/// Keywords that the host accepts: those of the structural schemas of CustomResourceDefinitions.
+/// Keywords that the host accepts: those in the structural schemas of CustomResourceDefinitions.
 const ACCEPTED: [&str; 27] = [
     "additionalProperties",
     "default",
@@ -42,8 +42,8 @@ const ACCEPTED: [&str; 27] = [
 /// Keywords that only inform, and that the host does not know.
 const NOTES: [&str; 5] = ["deprecated", "example", "examples", "readOnly", "writeOnly"];
 
-/// The schema of a configuration, in the form that the host accepts: every schema where it is used, options as `nullable`, and
-/// enums without data as `enum`.
+/// Returns a configuration schema in the form that the host accepts: inlined subschemas, options as `nullable`, and enums
+/// without data as `enum`.
 ///
 /// # Panics
 ///
@@ -131,10 +131,13 @@ fn tidy(schema: &mut Value) {
     for_each_below(members, &mut tidy);
 }
 
-/// What the host would refuse first, with its path and a remedy.
+/// Returns the first part that the host would refuse, with the path and a remedy.
 fn problem(schema: &Value, path: &str) -> Option<String> {
     let members = schema.as_object()?;
-    if let Some(keyword) = members.keys().find(|it| !ACCEPTED.contains(&it.as_str())) {
+    if let Some(keyword) = members
+        .keys()
+        .find(|keyword| !ACCEPTED.contains(&keyword.as_str()))
+    {
         let remedy = remedy(keyword);
         return Some(format!("{path} has {keyword}: {remedy}"));
     }
@@ -157,8 +160,11 @@ fn problem(schema: &Value, path: &str) -> Option<String> {
 }
 
 fn properties(members: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
-    let properties = members.get("properties").and_then(Value::as_object);
-    properties.into_iter().flatten()
+    members
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
 }
 
 fn remedy(keyword: &str) -> &'static str {

@@ -1,7 +1,6 @@
 //! CustomResourceDefinitions from Rust types.
 //!
-//! kube's derive makes the definition of `spec` and `status`; this module adds conditions, rules and
-//! properties beside them.
+//! kube's derive generates `spec` and `status`; this module adds conditions, rules and further properties.
 
 use kube::CustomResourceExt;
 use schemars::JsonSchema;
@@ -17,7 +16,7 @@ pub(crate) mod simplify;
 pub(crate) use bounds::unbounded;
 pub(crate) use simplify::WHOLE;
 
-/// A CustomResourceDefinition on its way into a [`Manifest`](crate::manifest::Manifest).
+/// A CustomResourceDefinition for a [`Manifest`](crate::manifest::Manifest).
 ///
 /// ```
 /// use innkeeper_sdk::crd::Crd;
@@ -115,8 +114,8 @@ impl Crd {
         })
     }
 
-    /// Adds or replaces a property with the schema of a Rust type; the path names its parent, the
-    /// empty path is the root.
+    /// Adds or replaces a property with a Rust type's schema; the path names the enclosing schema, and is empty for the
+    /// root.
     ///
     /// # Panics
     ///
@@ -128,7 +127,7 @@ impl Crd {
         })
     }
 
-    /// Takes a property out of `required` of the schema at the path.
+    /// Removes a property from `required` in the schema at the path.
     ///
     /// # Panics
     ///
@@ -138,15 +137,15 @@ impl Crd {
             let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) else {
                 return;
             };
-            required.retain(|it| it != name);
+            required.retain(|required_name| required_name != name);
             if required.is_empty() {
                 schema.remove("required");
             }
         })
     }
 
-    /// Removes a property from the schema at a path: a field of Kubernetes' own type that has no effect in
-    /// this parent, such as `claims` of the resources of a container.
+    /// Removes a property from the schema at a path: a field in a Kubernetes type that has no effect in this parent, such
+    /// as `claims` in container resources.
     ///
     /// # Panics
     ///
@@ -154,7 +153,7 @@ impl Crd {
     pub fn remove(self, path: &str, name: &str) -> Self {
         self.edit_schema(path, |schema| {
             let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
-            let removed = properties.and_then(|it| it.remove(name));
+            let removed = properties.and_then(|properties| properties.remove(name));
             assert!(
                 removed.is_some(),
                 "there is no property {name:?} at {path:?}"
@@ -163,7 +162,7 @@ impl Crd {
         .optional(path, name)
     }
 
-    /// Sets a keyword of the schema at a path, such as `maxItems`.
+    /// Sets a keyword in the schema at a path, such as `maxItems`.
     ///
     /// # Panics
     ///
@@ -176,8 +175,8 @@ impl Crd {
 
     /// Changes the schema at a path.
     ///
-    /// A path is the names of properties with dots between them; `[]` steps into the items of a
-    /// list and `{}` into the values of a map: `spec.databases[].env{}`.
+    /// A path has property names with dots between them; `[]` steps into list items and `{}` into map values:
+    /// `spec.databases[].env{}`.
     ///
     /// # Panics
     ///
@@ -194,31 +193,31 @@ impl Crd {
         self
     }
 
-    /// Changes the whole definition as JSON.
+    /// Edits the whole CRD as JSON.
     pub fn edit(mut self, edit: impl FnOnce(&mut Value)) -> Self {
         edit(&mut self.value);
         self
     }
 
-    /// Removes descriptions that are more than `depth_max` properties below the root, and cuts
-    /// descriptions of more than 200 characters after their first sentence.
+    /// Removes descriptions more than `depth_max` properties below the root, and cuts descriptions with more than 200
+    /// characters after the first sentence.
     ///
-    /// Kubernetes' own types bring long descriptions, and a client that keeps the last applied
-    /// configuration in an annotation cannot apply a definition over 256 KiB.
+    /// Kubernetes types have long descriptions, and clients that keep the last applied configuration in an annotation
+    /// cannot apply a CRD over 256 KiB.
     pub fn truncate_descriptions_below(mut self, depth_max: usize) -> Self {
         simplify::shorten(self.root_mut(), depth_max);
         self
     }
 
-    /// Adds a bound to each text, list and map without one; [`Manifest::crd`](crate::manifest::Manifest::crd) calls this.
+    /// Adds a bound to each string, list and map without one; [`Manifest::crd`](crate::manifest::Manifest::crd) calls this.
     ///
-    /// - Texts of a spec have at most 4,096 characters; names 253 (properties `name`, `namespace`, and those that end with
-    ///   `Name` or `Namespace`), values of labels 63 (`labels`, `matchLabels`, `nodeSelector`), times and quantities 64.
-    /// - Lists and maps of a spec have at most 64 members.
-    /// - Texts of a status have at most 32,768 characters, its lists and maps 1,024 members.
+    /// - Spec strings: 4,096 characters; names 253 (properties `name`, `namespace`, and those that end with `Name` or
+    ///   `Namespace`), label values 63 (`labels`, `matchLabels`, `nodeSelector`), times and quantities 64.
+    /// - Spec lists and maps: 64 members.
+    /// - Status strings: 32,768 characters; status lists and maps: 1,024 members.
     ///
-    /// A bound of the field takes precedence: `#[schemars(length(max = 16384))]`, also for lists;
-    /// `#[schemars(extend("maxProperties" = 256))]` for maps; [`set`](Self::set) for fields of Kubernetes' types.
+    /// The field's own bound takes precedence: `#[schemars(length(max = 16384))]`, also for lists;
+    /// `#[schemars(extend("maxProperties" = 256))]` for maps; [`set`](Self::set) for fields with Kubernetes types.
     pub fn bounded(mut self) -> Self {
         bounds::add(self.root_mut());
         self
@@ -252,13 +251,13 @@ impl Crd {
     }
 }
 
-/// The structural schema of a Rust type, in the form that definitions have.
+/// A Rust type's structural schema, in the form that CRDs have.
 ///
 /// # Panics
 ///
 /// Panics if the type has no structural schema.
 pub fn schema_of<T: JsonSchema>() -> Value {
-    // The same steps as those of the derive macro, and one that keeps descriptions.
+    // The derive macro's steps, and one that keeps descriptions.
     let generator = SchemaSettings::openapi3()
         .with(|settings| {
             settings.inline_subschemas = true;
@@ -278,7 +277,7 @@ pub fn schema_of<T: JsonSchema>() -> Value {
     schema
 }
 
-/// The JSON pointer of a path below a schema.
+/// Converts a path below a schema to a JSON pointer.
 fn pointer(path: &str) -> String {
     let mut pointer = String::new();
     for step in path.split('.').filter(|step| !step.is_empty()) {
@@ -298,7 +297,7 @@ fn pointer(path: &str) -> String {
     pointer
 }
 
-/// The columns of `kubectl get` by which the state of any parent can be seen.
+/// The `kubectl get` columns that show any parent's state.
 fn usual_columns() -> Value {
     let condition = |name: &str| {
         let path = format!(".status.conditions[?(@.type==\"{name}\")].status");

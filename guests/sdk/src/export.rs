@@ -1,10 +1,8 @@
-//! The macro that exports a plugin, and the conversions between the types of this crate and those of the
-//! contract that it uses.
+//! The macro that exports a plugin, and the conversions between this crate's types and the contract's types.
 
-use std::marker::PhantomData;
 use std::time::Duration;
 
-use crate::Reconciler;
+use crate::answer::{Answer, Event, EventType, Report};
 use crate::bindings::innkeeper::plugin::{cluster, host as wit_host, types as wit};
 use crate::child::{ApplyPolicy, Child, Generated, Readiness, RemovalPolicy};
 use crate::children::{Children, Observed};
@@ -13,19 +11,43 @@ use crate::fault::{Fault, FaultKind};
 use crate::host::{Denied, Host, ListSelector, LogLevel, ObjectRef};
 use crate::json::canonical;
 use crate::manifest::{Access, ChildKind, Manifest, ParentKind, ReadKind, ReadScope, Scope};
-use crate::outcome::{Event, EventType, Outcome, Report};
+pub use crate::reconciler::{describe, run};
 use crate::request::{Phase, Request};
 
-/// Exports a [`Reconciler`](crate::Reconciler) as the plugin of this crate.
+/// Exports the reconcilers of this crate as its plugin: one type for each kind of parent.
 ///
-/// Call it once, at the root of the crate.
-/// On targets other than wasm32 it expands to a check that the type is a reconciler, so that the
-/// crate's tests run natively.
+/// Call it once, at the root of the crate. It declares the type `Plugin`, whose functions `describe` and `reconcile`
+/// are those that the host calls; tests call them as well.
 #[macro_export]
 macro_rules! export {
-    ($reconciler:ty) => {
-        #[cfg(not(target_arch = "wasm32"))]
-        const _: fn() -> $crate::manifest::Manifest = <$reconciler as $crate::Reconciler>::describe;
+    ($($reconciler:ty),+ $(,)?) => {
+        /// The plugin as the host and the tests call it.
+        #[derive(Clone, Copy, Debug)]
+        pub struct Plugin;
+
+        impl Plugin {
+            /// Returns the manifest.
+            pub fn describe() -> $crate::manifest::Manifest {
+                $crate::export::merge([$($crate::export::describe::<$reconciler>()),+])
+            }
+
+            /// Runs one pass for a parent, in either phase.
+            ///
+            /// # Errors
+            ///
+            /// Returns the fault of the reconciler.
+            pub fn reconcile(
+                request: &$crate::request::Request,
+                host: &dyn $crate::host::Host,
+            ) -> Result<$crate::answer::Answer, $crate::fault::Fault> {
+                $(
+                    if let Some(answer) = $crate::export::run::<$reconciler>(request, host) {
+                        return answer;
+                    }
+                )+
+                Err($crate::export::no_reconciler(request))
+            }
+        }
 
         #[cfg(target_arch = "wasm32")]
         #[allow(unsafe_code, reason = "exports of a component are made by wit-bindgen")]
@@ -34,7 +56,7 @@ macro_rules! export {
 
             impl $crate::bindings::exports::innkeeper::plugin::reconciler::Guest for Export {
                 fn describe() -> $crate::bindings::innkeeper::plugin::types::Manifest {
-                    $crate::export::describe::<$reconciler>()
+                    $crate::export::export_manifest(Plugin::describe)
                 }
 
                 fn reconcile(
@@ -43,7 +65,7 @@ macro_rules! export {
                     $crate::bindings::innkeeper::plugin::types::Outcome,
                     $crate::bindings::innkeeper::plugin::types::Fault,
                 > {
-                    $crate::export::reconcile::<$reconciler>(request)
+                    $crate::export::export_answer(request, Plugin::describe, Plugin::reconcile)
                 }
             }
 
@@ -52,21 +74,53 @@ macro_rules! export {
     };
 }
 
-/// Answers `describe` for the exported reconciler.
-pub fn describe<R: Reconciler>() -> wit::Manifest {
-    install_panic_hook();
-    manifest(R::describe())
+/// Returns one manifest for the reconcilers of a plugin: the identity of the first, and each kind once.
+pub fn merge(manifests: impl IntoIterator<Item = Manifest>) -> Manifest {
+    fn extend<T: PartialEq>(list: &mut Vec<T>, more: Vec<T>) {
+        for item in more {
+            if !list.contains(&item) {
+                list.push(item);
+            }
+        }
+    }
+    let mut manifests = manifests.into_iter();
+    let mut merged = manifests.next().expect("should be at least one reconciler");
+    for manifest in manifests {
+        extend(&mut merged.parents, manifest.parents);
+        extend(&mut merged.crds, manifest.crds);
+        extend(&mut merged.children, manifest.children);
+        extend(&mut merged.reads, manifest.reads);
+        merged.finalize |= manifest.finalize;
+        merged.reads_own_status |= manifest.reads_own_status;
+        merged.config_schema = merged.config_schema.or(manifest.config_schema);
+    }
+    merged
 }
 
-/// Answers `reconcile` for the exported reconciler.
-pub fn reconcile<R: Reconciler>(input: wit::Request) -> Result<wit::Outcome, wit::Fault> {
+/// The fault for a parent whose kind is in the manifest but in no reconciler.
+pub fn no_reconciler(request: &Request) -> Fault {
+    let kind = request.parent_kind();
+    Fault::fatal(format!(
+        "no reconciler for parents of kind {kind}: add it to export!"
+    ))
+}
+
+/// Answers the host's call to `describe`.
+pub fn export_manifest(describe: Describe) -> wit::Manifest {
     install_panic_hook();
-    let request = request(input);
-    let answer = match request.phase {
-        Phase::Reconcile => R::reconcile(&request, &WitHost::<R>(PhantomData)),
-        Phase::Finalize => R::finalize(&request, &WitHost::<R>(PhantomData)),
-    };
-    answer.map(outcome).map_err(fault)
+    manifest(describe())
+}
+
+/// Answers the host's call to `reconcile`.
+pub fn export_answer(
+    input: wit::Request,
+    describe: Describe,
+    reconcile: fn(&Request, &dyn Host) -> Result<Answer, Fault>,
+) -> Result<wit::Outcome, wit::Fault> {
+    install_panic_hook();
+    reconcile(&request(input), &WitHost(describe))
+        .map(answer)
+        .map_err(fault)
 }
 
 /// Logs the message of a panic, because on this target a panic is a trap without a message.
@@ -76,10 +130,12 @@ fn install_panic_hook() {
     }));
 }
 
-/// The host behind the imports of the component, for one reconciler.
-struct WitHost<R>(PhantomData<R>);
+type Describe = fn() -> Manifest;
 
-impl<R: Reconciler> Host for WitHost<R> {
+/// The host behind the component's imports.
+struct WitHost(Describe);
+
+impl Host for WitHost {
     fn log(&self, level: LogLevel, message: &str) {
         let level = match level {
             LogLevel::Error => wit::LogLevel::Error,
@@ -109,7 +165,7 @@ impl<R: Reconciler> Host for WitHost<R> {
             namespace: object.namespace.clone(),
             name: object.name.clone(),
         })
-        .map_err(|error| denied::<R>(error, &object.api_version, &object.kind))
+        .map_err(|error| self.denied(error, &object.api_version, &object.kind))
     }
 
     fn list_json(&self, selector: &ListSelector) -> Result<Vec<String>, Denied> {
@@ -119,18 +175,20 @@ impl<R: Reconciler> Host for WitHost<R> {
             namespace: selector.namespace.clone(),
             label_selector: selector.label_selector.clone(),
         })
-        .map_err(|error| denied::<R>(error, &selector.api_version, &selector.kind))
+        .map_err(|error| self.denied(error, &selector.api_version, &selector.kind))
     }
 }
 
-fn denied<R: Reconciler>(error: wit::ReadError, api_version: &str, kind: &str) -> Denied {
-    match error {
-        // More grants would not help.
-        wit::ReadError::NotGranted if !R::describe().declares_read(api_version, kind) => {
-            Denied::NotDeclared
+impl WitHost {
+    fn denied(&self, error: wit::ReadError, api_version: &str, kind: &str) -> Denied {
+        match error {
+            // More grants would not help.
+            wit::ReadError::NotGranted if !(self.0)().declares_read(api_version, kind) => {
+                Denied::NotDeclared
+            }
+            wit::ReadError::NotGranted => Denied::NotGranted,
+            wit::ReadError::NotServed => Denied::NotServed,
         }
-        wit::ReadError::NotGranted => Denied::NotGranted,
-        wit::ReadError::NotServed => Denied::NotServed,
     }
 }
 
@@ -147,14 +205,14 @@ fn request(input: wit::Request) -> Request {
     request
 }
 
-fn outcome(outcome: Outcome) -> wit::Outcome {
-    match outcome {
-        Outcome::Desired(desired) => wit::Outcome::Desired(wit::Desired {
+fn answer(answer: Answer) -> wit::Outcome {
+    match answer {
+        Answer::Desired(desired) => wit::Outcome::Desired(wit::Desired {
             children: desired.children.into_iter().map(child).collect(),
             report: report(desired.report),
         }),
-        Outcome::Keep(said) => wit::Outcome::Keep(report(said)),
-        Outcome::Finalized(said) => wit::Outcome::Finalized(report(said)),
+        Answer::Keep(last) => wit::Outcome::Keep(report(last)),
+        Answer::Finalized(last) => wit::Outcome::Finalized(report(last)),
     }
 }
 
@@ -166,7 +224,7 @@ fn fault(fault: Fault) -> wit::Fault {
             FaultKind::Fatal => wit::FaultKind::Fatal,
         },
         message: fault.message,
-        report: fault.report.map(|said| report(*said)),
+        report: fault.report.map(|boxed| report(*boxed)),
     }
 }
 
@@ -209,11 +267,11 @@ fn event(event: Event) -> wit::Event {
 }
 
 fn child(child: Child) -> wit::Child {
-    let generated = |it: Generated| wit::Generated {
-        key: it.key,
-        length: it.length,
-        alphabet: it.alphabet,
-        token: it.token,
+    let generated = |value: Generated| wit::Generated {
+        key: value.key,
+        length: value.length,
+        alphabet: value.alphabet,
+        token: value.token,
     };
     wit::Child {
         object: child.object.into_text(),
@@ -297,16 +355,16 @@ mod tests {
 
     use serde_json::json;
 
-    use super::{fault, milliseconds, outcome, wit};
+    use super::{answer, fault, milliseconds, wit};
+    use crate::answer::{Desired, Event, Report};
     use crate::child::Child;
     use crate::condition::Condition;
     use crate::fault::Fault;
-    use crate::outcome::{Event, Outcome, Report};
 
     #[test]
     fn carries_an_answer_across() {
         let object = json!({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "a"}});
-        let child = Child::new("a", &object)
+        let child = Child::untyped("a", &object)
             .once()
             .retain()
             .not_ready()
@@ -319,7 +377,13 @@ mod tests {
             .condition(Condition::new("Ready", true, "Yes", "yes"))
             .event(Event::warning("Odd", "odd"))
             .requeue(Duration::from_micros(1500));
-        let wit::Outcome::Desired(desired) = outcome(Outcome::desired([child], report)) else {
+        let wit::Outcome::Desired(desired) = answer(
+            Desired {
+                children: vec![child],
+                report,
+            }
+            .into(),
+        ) else {
             panic!("should be a desired set");
         };
         assert_eq!(
@@ -349,10 +413,10 @@ mod tests {
 
     #[test]
     fn carries_a_fault_across() {
-        let said = fault(Fault::invalid("spec.size: wrong").with_report(Report::new()));
-        assert_eq!(said.kind, wit::FaultKind::Invalid);
-        assert_eq!(said.message, "spec.size: wrong");
-        assert_eq!(said.report.unwrap().status, None);
+        let exported = fault(Fault::invalid("spec.size: wrong").with_report(Report::new()));
+        assert_eq!(exported.kind, wit::FaultKind::Invalid);
+        assert_eq!(exported.message, "spec.size: wrong");
+        assert_eq!(exported.report.unwrap().status, None);
         assert_eq!(fault(Fault::retry("later")).report, None);
     }
 

@@ -1,22 +1,22 @@
-//! Faults: the reasons for which a pass has no answer.
+//! Faults: why a pass has no answer.
 
 use std::fmt;
 
+use crate::answer::Report;
 use crate::host::ReadError;
-use crate::outcome::Report;
 
-/// The kind of a [`Fault`], which decides when the next pass runs.
+/// A [`Fault`]'s kind, which decides when the next pass runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// The cause is temporary: the host tries again with back-off.
+    /// The cause is temporary: the host retries with backoff.
     Retry,
-    /// The parent or an object that it names is wrong: the host tries again when an input changes.
+    /// The parent or an object that it names is wrong: the host retries when an input changes.
     Invalid,
-    /// The plugin itself is wrong: the host tries again when an input changes, the configuration included.
+    /// The plugin or its configuration is wrong: the host retries when an input or the configuration changes.
     Fatal,
 }
 
-/// The result of a pass without an answer; the host changes no child.
+/// The result of a pass without an answer. The host changes no child.
 ///
 /// ```
 /// use innkeeper_sdk::fault::{Fault, FaultKind};
@@ -30,12 +30,12 @@ pub struct Fault {
     pub kind: FaultKind,
     /// A sentence for users: the problem, the field, and the remedy.
     pub message: String,
-    /// Status and conditions of the parent; none leaves the stored ones as they are.
+    /// The parent's status and conditions; none leaves the stored ones unchanged.
     pub report: Option<Box<Report>>,
 }
 
 impl Fault {
-    /// A fault with a temporary cause: the host tries again with back-off.
+    /// A temporary cause: the host retries with backoff.
     ///
     /// ```
     /// use innkeeper_sdk::prelude::*;
@@ -55,15 +55,14 @@ impl Fault {
         Self::new(FaultKind::Retry, message)
     }
 
-    /// A fault of the parent or of an object that it names: the host tries again when an input
-    /// changes.
+    /// The parent or an object that it names is wrong: the host retries when an input changes.
     ///
     /// ```
     /// use innkeeper_sdk::prelude::*;
     /// use innkeeper_sdk::testing::TestRequest;
     /// use serde_json::json;
     ///
-    /// /// Returns the depth in the spec of the parent.
+    /// /// Returns the depth in the parent's spec.
     /// fn depth(request: &Request) -> Result<u64, Fault> {
     ///     let depth = request.parent_value()["spec"]["depth"].as_u64().unwrap_or(1);
     ///     if depth > 100 {
@@ -83,7 +82,7 @@ impl Fault {
         Self::new(FaultKind::Invalid, message)
     }
 
-    /// A fault of the plugin itself: the host tries again when an input changes, the configuration included.
+    /// The plugin or its configuration is wrong: the host retries when an input or the configuration changes.
     ///
     /// ```
     /// use innkeeper_sdk::prelude::*;
@@ -137,6 +136,13 @@ impl fmt::Display for Fault {
 }
 
 impl std::error::Error for Fault {}
+
+/// A validation error becomes `invalid`.
+impl From<String> for Fault {
+    fn from(message: String) -> Self {
+        Self::invalid(message)
+    }
+}
 
 /// A failed read becomes `retry`: grants and served kinds change without the parent.
 impl From<ReadError> for Fault {

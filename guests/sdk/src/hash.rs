@@ -1,5 +1,4 @@
-//! Hashes: of texts for names and annotations, and of Secrets and ConfigMaps whose values stay with
-//! the host.
+//! Hashes for names and annotations, and hashed Secrets and ConfigMaps, whose values stay with the host.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 use sha2::{Digest, Sha256};
 
-/// A Secret or ConfigMap as a read with [`Access::Hash`](crate::manifest::Access::Hash) shows it.
+/// A Secret or ConfigMap read with [`Access::Hash`](crate::manifest::Access::Hash).
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Hashed {
     /// `Secret` or `ConfigMap`.
@@ -15,7 +14,7 @@ pub struct Hashed {
     /// The object's metadata.
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// The type of a Secret.
+    /// The Secret's type.
     #[serde(default, rename = "type")]
     pub type_: Option<String>,
     /// Per data key `hmac-sha256:<hex>` instead of the value.
@@ -38,13 +37,13 @@ impl Hashed {
         self.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// True if there is a value under this key.
+    /// Returns whether there is a value under this key.
     pub fn has(&self, key: &str) -> bool {
         self.hash_of(key).is_some()
     }
 
-    /// `hmac-sha256:<hex>` of the value under this key. The hash depends on the UID of the object: an
-    /// object that is deleted and created again has another one, with the same value too.
+    /// Returns `hmac-sha256:<hex>` for the value under this key. The hash depends on the object's UID: an object that is
+    /// deleted and recreated has another hash for the same value.
     pub fn hash_of(&self, key: &str) -> Option<&str> {
         self.data
             .get(key)
@@ -65,7 +64,7 @@ impl Hashed {
             .collect()
     }
 
-    /// The lines of the named keys only, sorted; keys that are missing give none.
+    /// The lines of the named keys that exist, sorted.
     pub fn hash_lines_for(&self, keys: &[&str]) -> Vec<String> {
         let chosen = self
             .merged()
@@ -89,8 +88,8 @@ impl Hashed {
 
 /// SHA-256 in hex over all keys of these objects, in any order; an object named twice counts once.
 ///
-/// For an annotation of Pods that changes with the Secrets and ConfigMaps that they use. Pods are
-/// replaced once when such an object is deleted and created again, even with the same values.
+/// For a Pod annotation that changes with the Pod's Secrets and ConfigMaps. Recreating such an object replaces the Pods
+/// once, even with the same values.
 pub fn content_hash<'a>(objects: impl IntoIterator<Item = &'a Hashed>) -> String {
     hash_lines(objects.into_iter().flat_map(Hashed::lines))
 }

@@ -1,8 +1,6 @@
-//! The functions of the host for a reconciler: the log, the time, random bytes, and reads of related
-//! objects.
+//! The host's functions for a reconciler: log, time, random bytes, and reads of related objects.
 //!
-//! The typed reads are methods of `dyn Host`, so that a reconciler that takes `&dyn Host` needs no
-//! further import.
+//! The typed reads are methods of `dyn Host`, so that callers need no further import.
 
 use std::fmt;
 
@@ -12,12 +10,12 @@ use serde::de::DeserializeOwned;
 
 use crate::hash::Hashed;
 
-/// The level of a log line.
+/// A log level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
     /// A failure.
     Error,
-    /// A finding that may need attention.
+    /// A problem that may need attention.
     Warn,
     /// Progress, for operators.
     Info,
@@ -25,7 +23,7 @@ pub enum LogLevel {
     Debug,
 }
 
-/// The identity of one object.
+/// An object's identity.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ObjectRef {
     /// `group/version`, or `version` alone for the core group.
@@ -39,7 +37,7 @@ pub struct ObjectRef {
     pub name: String,
 }
 
-/// A selection of the objects of one kind.
+/// Selects objects of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ListSelector {
     /// `group/version`, or `version` alone for the core group.
@@ -52,26 +50,25 @@ pub struct ListSelector {
     pub label_selector: Option<String>,
 }
 
-/// The reason for which the host refuses each read of a kind.
+/// Why the host refuses reads of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denied {
-    /// The manifest of the plugin does not declare reads of this kind.
+    /// The plugin's manifest does not declare reads of this kind.
     NotDeclared,
-    /// The plugin may not read this kind; the answer does not depend on the object's existence.
+    /// The plugin may not read this kind, whether or not the object exists.
     NotGranted,
     /// The cluster does not serve the kind (yet).
     NotServed,
 }
 
-/// The functions of the host for a reconciler.
+/// The host's functions for a reconciler.
 ///
 /// The host implements it in a plugin and [`FakeHost`](crate::testing::FakeHost) in tests.
 /// The methods that end in `_json` cross the boundary; use the typed methods of `dyn Host`.
 ///
 /// # Guarantees
 ///
-/// Within a pass the same read gives the same answer. The parent is reconciled again when the answer
-/// would change.
+/// Within a pass the same read gives the same answer. The host reconciles the parent again when the answer changes.
 pub trait Host {
     /// Writes a line to the plugin's log; the host drops lines beyond its limit per pass (16 KiB by
     /// default).
@@ -79,15 +76,14 @@ pub trait Host {
 
     /// The time in milliseconds since the Unix epoch, the same throughout a pass.
     ///
-    /// After a pass that asks for it, the host runs a pass at each trigger of the parent, even if no
-    /// other input changed.
+    /// After a pass that reads the time, the host runs a pass at each trigger, even if no other input changed.
     ///
     /// ```
     /// use innkeeper_sdk::prelude::*;
     /// use innkeeper_sdk::testing::FakeHost;
     /// use std::time::Duration;
     ///
-    /// /// Asks for the pass at which a pond is to be cleaned.
+    /// /// Requests a pass for the time when the pond needs cleaning.
     /// fn report(host: &dyn Host, cleaned_ms: u64) -> Report {
     ///     let age = Duration::from_millis(host.now_ms().saturating_sub(cleaned_ms));
     ///     Report::new().requeue(Duration::from_secs(3600).saturating_sub(age))
@@ -98,11 +94,11 @@ pub trait Host {
     /// ```
     fn now_ms(&self) -> u64;
 
-    /// The seconds east of UTC that a time zone has at an instant, in milliseconds since the Unix epoch;
-    /// none for an unknown zone and after the year 9999.
+    /// A time zone's offset in seconds east of UTC, at a time in milliseconds since the Unix epoch; none for an unknown
+    /// zone and after the year 9999.
     ///
-    /// The zone is a name of the IANA time zone database, in any case. Each call counts as a read of the
-    /// pass (1000 by default), so ask for the instants that matter and not for every minute.
+    /// The zone is a name in the IANA time zone database, in upper or lower case. Each call counts toward the reads per
+    /// pass (1000 by default), so do not call it for every minute.
     ///
     /// ```
     /// use innkeeper_sdk::host::Host;
@@ -119,7 +115,7 @@ pub trait Host {
 
     /// Random bytes; at most 4096 per call and 65536 per pass.
     ///
-    /// A password needs none: [`Child::generate`](crate::child::Child::generate) keeps it from the plugin.
+    /// For passwords use [`Child::generate`](crate::child::Child::generate), which keeps them from the plugin.
     ///
     /// ```
     /// use innkeeper_sdk::host::Host;
@@ -147,7 +143,7 @@ pub trait Host {
 }
 
 impl dyn Host + '_ {
-    /// One object of a namespace; none if it does not exist.
+    /// An object in a namespace; none if it does not exist.
     ///
     /// ```
     /// use innkeeper_sdk::prelude::*;
@@ -206,10 +202,10 @@ impl dyn Host + '_ {
         self.get_as(&T::api_version(&()), &T::kind(&()), None, name)
     }
 
-    /// The objects of a namespace with matching labels; an empty selector matches all.
+    /// The objects in a namespace with matching labels; an empty selector matches all.
     ///
-    /// If only metadata is granted, the other fields are absent. kube's `PartialObjectMeta<Pod>` reads
-    /// just the metadata, and makes a component about 300 KiB smaller than `Pod` does.
+    /// If only metadata is granted, the other fields are absent. For metadata use kube's `PartialObjectMeta<Pod>`, which
+    /// makes a component about 300 KiB smaller than `Pod` does.
     ///
     /// ```
     /// use innkeeper_sdk::kube::core::PartialObjectMeta;
@@ -264,7 +260,7 @@ impl dyn Host + '_ {
     /// let host: &dyn Host = &fake;
     /// let secret = host.hashed_secret("demo", "key").unwrap().unwrap();
     /// assert!(secret.has("password"));
-    /// // As an annotation of a Pod template it restarts the Pods when a value changes.
+    /// // In a Pod template's annotation it restarts the Pods when a value changes.
     /// let annotation = content_hash([&secret]);
     /// assert!(!annotation.contains("c2VjcmV0"));
     /// ```
@@ -306,8 +302,7 @@ impl dyn Host + '_ {
         self.hashed::<ConfigMap>(namespace, name)
     }
 
-    /// One object of a kind without a Rust type, or as a type of the caller, such as
-    /// `serde_json::Value`.
+    /// An object without a Rust type, or as the caller's own type, such as `serde_json::Value`.
     ///
     /// ```
     /// use innkeeper_sdk::prelude::*;
@@ -347,7 +342,7 @@ impl dyn Host + '_ {
             .transpose()
     }
 
-    /// The objects of a kind without a Rust type, or as a type of the caller.
+    /// The objects of a kind without a Rust type, or as the caller's own type.
     ///
     /// ```
     /// use innkeeper_sdk::prelude::*;
@@ -361,7 +356,7 @@ impl dyn Host + '_ {
     /// });
     /// let fake = FakeHost::granting(&manifest).objects([river("north"), river("south")]);
     /// let host: &dyn Host = &fake;
-    /// // No namespace: all that the grant covers.
+    /// // No namespace: every namespace that the grant covers.
     /// let rivers: Vec<Value> = host.list_as("example.com/v1", "River", None, "").unwrap();
     /// assert_eq!(rivers.len(), 2);
     /// ```
@@ -394,7 +389,7 @@ impl dyn Host + '_ {
         self.log(LogLevel::Error, message);
     }
 
-    /// Logs a finding that may need attention.
+    /// Logs a problem that may need attention.
     pub fn warn(&self, message: &str) {
         self.log(LogLevel::Warn, message);
     }
@@ -424,10 +419,10 @@ fn parse<T: DeserializeOwned>(text: &str, kind: &str) -> Result<T, ReadError> {
     })
 }
 
-/// The reason for which a typed read has no answer.
+/// Why a typed read failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadError {
-    /// The manifest of the plugin does not declare reads of this kind: `describe` has to.
+    /// The manifest does not declare reads of this kind: add them to `describe`.
     NotDeclared {
         /// `group/version` of the kind.
         api_version: String,
@@ -441,7 +436,7 @@ pub enum ReadError {
         /// The kind in CamelCase.
         kind: String,
     },
-    /// The cluster does not serve the kind (yet); the parent is reconciled again when it does.
+    /// The cluster does not serve the kind (yet). The host reconciles the parent again when it does.
     NotServed {
         /// `group/version` of the kind.
         api_version: String,
@@ -458,13 +453,14 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// True if the cluster does not serve the kind.
+    /// Returns whether the cluster does not serve the kind.
     pub const fn is_not_served(&self) -> bool {
         matches!(self, Self::NotServed { .. })
     }
 
     fn denied(denied: Denied, api_version: &str, kind: &str) -> Self {
-        let (api_version, kind) = (api_version.to_owned(), kind.to_owned());
+        let api_version = api_version.to_owned();
+        let kind = kind.to_owned();
         match denied {
             Denied::NotDeclared => Self::NotDeclared { api_version, kind },
             Denied::NotGranted => Self::NotGranted { api_version, kind },
@@ -491,7 +487,7 @@ impl fmt::Display for ReadError {
             Self::NotServed { api_version, kind } => {
                 write!(f, "the cluster does not serve {kind} of {api_version}")
             }
-            Self::Unreadable { kind, problem } => write!(f, "{kind} cannot be read: {problem}"),
+            Self::Unreadable { kind, problem } => write!(f, "failed to parse {kind}: {problem}"),
         }
     }
 }

@@ -1,13 +1,13 @@
-//! JSON for Kubernetes: no nulls, no keys of the host, one text for one value.
+//! JSON for Kubernetes: no nulls, no host keys, one canonical text per value.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// The prefix of the labels and annotations that belong to the host.
+/// The prefix of the host's labels and annotations.
 const HOST_PREFIX: &str = "innkeeper.dev/";
 
-/// A value without null members and null items.
+/// Returns the JSON value without null members and items.
 ///
 /// # Panics
 ///
@@ -34,10 +34,10 @@ pub fn remove_nulls(value: &mut Value) {
     }
 }
 
-/// A block of the parent that may be copied into a child: without nulls and without keys below
-/// `innkeeper.dev/`, at every depth.
+/// Returns a block of the parent for use in a child: without nulls and without keys below `innkeeper.dev/`, at every
+/// depth.
 ///
-/// The host refuses a child with such keys, because they carry its own records.
+/// The host stores its own records under these keys, and refuses a child that has them.
 ///
 /// ```
 /// use innkeeper_sdk::json::sanitized_value;
@@ -66,7 +66,7 @@ pub fn sanitized_value(block: &Value) -> Value {
     }
 }
 
-/// A typed block, such as a map of annotations or a `PodSpec`, as [`sanitized_value`] makes it.
+/// Sanitizes a typed block, such as an annotation map or a `PodSpec`, as [`sanitized_value`] does.
 ///
 /// # Panics
 ///
@@ -76,9 +76,9 @@ pub fn sanitized<T: Serialize + DeserializeOwned>(block: &T) -> T {
         .expect("should be a type that reads what it wrote")
 }
 
-/// The canonical text of a value: no spaces, members sorted by key at every depth.
+/// Returns the canonical text: no spaces, members sorted by key at every depth.
 pub fn canonical(mut value: Value) -> String {
-    // Members are sorted already unless another crate of the build enables `preserve_order`.
+    // Members are already sorted unless another crate in the build enables `preserve_order`.
     value.sort_all_objects();
     value.to_string()
 }
@@ -128,12 +128,12 @@ mod tests {
             "spec": {"replicas": null},
             "status": {"replicas": null},
         });
-        let child = Child::new("a", &template);
+        let child = Child::untyped("a", &template);
         assert_eq!(
             child.object.into_text(),
             r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"},"spec":{}}"#,
         );
-        let secret = Child::new("b", &Secret::default());
+        let secret = Child::untyped("b", &Secret::default());
         assert_eq!(
             secret.object.into_text(),
             r#"{"apiVersion":"v1","kind":"Secret","metadata":{}}"#

@@ -5,17 +5,19 @@
 #[cfg(any(test, target_arch = "wasm32"))]
 mod allocator;
 
+pub mod answer;
 pub mod child;
 pub mod children;
 pub mod condition;
 mod config;
+pub mod context;
 pub mod crd;
 pub mod fault;
 pub mod hash;
 pub mod host;
 pub mod json;
+pub mod kinds;
 pub mod manifest;
-pub mod outcome;
 pub mod prelude;
 pub mod reconciler;
 pub mod request;

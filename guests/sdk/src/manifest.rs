@@ -1,16 +1,15 @@
-//! The manifest: identity and requests of a plugin.
+//! The manifest: a plugin's identity and requests.
 //!
-//! A manifest grants nothing; the cluster's administrator decides which requests are granted.
+//! A manifest grants nothing; the cluster's administrator grants the requests.
 
 use kube::{CustomResourceExt, Resource};
 use schemars::JsonSchema;
 use serde_json::Value;
 
 use crate::children::group_of;
-use crate::config;
 use crate::crd::Crd;
 
-/// The scope of a kind.
+/// A kind's scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// Objects live in namespaces.
@@ -19,21 +18,21 @@ pub enum Scope {
     Cluster,
 }
 
-/// The part of an object that the plugin sees, from largest to smallest.
+/// How much of an object the plugin sees, from most to least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// The whole object.
     Full,
     /// `apiVersion`, `kind` and `metadata` only.
     Metadata,
-    /// Secrets and ConfigMaps: type, metadata, and per data key a hash instead of the value.
+    /// Secrets and ConfigMaps only: type, metadata, and a hash per data key instead of the value.
     Hash,
 }
 
-/// The namespaces from which objects are read.
+/// The namespaces of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadScope {
-    /// The namespace of the parent.
+    /// The parent's namespace.
     ParentNamespace,
     /// The whole cluster; needed for cluster-scoped kinds.
     Cluster,
@@ -50,7 +49,7 @@ pub struct ParentKind {
     pub kind: String,
     /// The lower-case plural.
     pub plural: String,
-    /// The scope of the kind.
+    /// The kind's scope.
     pub scope: Scope,
 }
 
@@ -61,14 +60,59 @@ pub struct ChildKind {
     pub api_version: String,
     /// The kind in CamelCase.
     pub kind: String,
-    /// False: the plugin serves without the grant for the kind, and on a cluster that does not serve it the
-    /// host skips its children and applies the rest.
+    /// False: the plugin runs without the grant for the kind. Where the cluster does not serve the kind, the host skips
+    /// these children and applies the rest.
     pub required: bool,
     /// The condition whose status `True` makes a child of this kind ready; none: the rule of the host
     /// for the kind.
     pub ready_condition: Option<String>,
-    /// True if the plugin deletes no child of this kind.
+    /// Whether the host never deletes children of this kind.
     pub never_deleted: bool,
+}
+
+impl ChildKind {
+    /// A kind that each cluster must serve and each administrator must grant.
+    pub fn new(api_version: impl Into<String>, kind: impl Into<String>) -> Self {
+        Self {
+            api_version: api_version.into(),
+            kind: kind.into(),
+            required: true,
+            ready_condition: None,
+            never_deleted: false,
+        }
+    }
+
+    /// As [`new`](Self::new), for a Rust type.
+    pub fn for_type<T: Resource<DynamicType = ()>>() -> Self {
+        Self::new(T::api_version(&()), T::kind(&()))
+    }
+
+    /// Makes the kind optional.
+    ///
+    /// The plugin runs without the grant for an optional kind, and on a cluster that does not serve it; only parents with
+    /// such a child report the problem. Make kinds for optional features optional, so that a new plugin version runs with
+    /// the previous grants.
+    pub const fn optional(mut self) -> Self {
+        self.required = false;
+        self
+    }
+
+    /// Sets the condition that makes a child of this kind ready, for kinds whose status the host does not know.
+    ///
+    /// Children that are `after` such a child wait for the condition.
+    pub fn ready_condition(mut self, type_: impl Into<String>) -> Self {
+        self.ready_condition = Some(type_.into());
+        self
+    }
+
+    /// Makes the host retain every child of this kind, whatever an answer says.
+    ///
+    /// For kinds that hold data, if the plugin deletes none of them. Otherwise use
+    /// [`Child::retain`](crate::child::Child::retain) for the children to keep.
+    pub const fn never_deleted(mut self) -> Self {
+        self.never_deleted = true;
+        self
+    }
 }
 
 /// A kind that the plugin reads.
@@ -78,7 +122,7 @@ pub struct ReadKind {
     pub api_version: String,
     /// The kind in CamelCase.
     pub kind: String,
-    /// The part of each object.
+    /// How much of each object the plugin sees.
     pub access: Access,
     /// The namespaces.
     pub scope: ReadScope,
@@ -87,47 +131,43 @@ pub struct ReadKind {
 }
 
 impl ReadKind {
-    /// True if this is a request for reads of the kind, in any version.
+    /// Returns whether this declares reads of the kind, in any version.
     pub(crate) fn is_of(&self, api_version: &str, kind: &str) -> bool {
         group_of(&self.api_version) == group_of(api_version) && self.kind == kind
     }
 }
 
-/// Identity and requests of a plugin, filled in by `describe`.
+/// A plugin's identity and requests, from `describe`.
 ///
 /// ```
-/// use innkeeper_sdk::manifest::{Access, Manifest, ReadScope};
-/// use k8s_openapi::api::{apps::v1::Deployment, core::v1::{Pod, Secret}};
+/// use innkeeper_sdk::prelude::*;
+/// use k8s_openapi::api::core::v1::{Pod, Secret};
 ///
 /// let manifest = Manifest::new("memcached", "1.0.0")
-///     .child::<Deployment>()
-///     .optional_child("monitoring.coreos.com/v1", "ServiceMonitor")
 ///     .read::<Secret>(Access::Hash, ReadScope::ParentNamespace)
 ///     .read::<Pod>(Access::Metadata, ReadScope::ParentNamespace)
 ///     .label_selector("app.kubernetes.io/managed-by=innkeeper");
-/// assert_eq!(manifest.children.len(), 2);
 /// assert!(manifest.reads[1].label_selector.is_some());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
-    /// The plugin's name: a DNS label of at most 40 characters.
+    /// The plugin's name: a DNS label with at most 40 characters.
     pub name: String,
     /// The plugin's own version, shown to users and never compared.
     pub version: String,
     /// The kinds of parents.
     pub parents: Vec<ParentKind>,
-    /// CustomResourceDefinitions that the plugin brings.
+    /// The plugin's CustomResourceDefinitions.
     pub crds: Vec<Value>,
-    /// Each kind of child that an answer may contain.
+    /// The child kinds that answers may contain.
     pub children: Vec<ChildKind>,
-    /// Each kind that the plugin reads.
+    /// The kinds that the plugin reads.
     pub reads: Vec<ReadKind>,
-    /// True if the plugin has work to do before a parent is deleted.
+    /// Whether the host calls the plugin before a parent is deleted.
     pub finalize: bool,
-    /// True if an answer depends on the parent's own status, so that each write of the status triggers a pass.
+    /// Whether each write of the parent's status triggers a pass.
     pub reads_own_status: bool,
-    /// A schema that the plugin's configuration must satisfy, in the form of CustomResourceDefinitions; none: only `{}` is
-    /// accepted.
+    /// The configuration's schema, in the form of CustomResourceDefinitions; none accepts only `{}`.
     pub config_schema: Option<Value>,
 }
 
@@ -147,7 +187,7 @@ impl Manifest {
         }
     }
 
-    /// Adds a kind of parent with the definition of [`Crd::for_kind`].
+    /// Adds a parent kind with the CRD from [`Crd::for_kind`].
     ///
     /// # Panics
     ///
@@ -156,8 +196,7 @@ impl Manifest {
         self.parent_with::<T>(|crd| crd)
     }
 
-    /// Adds a kind of parent after a change of its definition: rules, properties beside `spec`,
-    /// shorter descriptions.
+    /// Adds a parent kind with an edited CRD: rules, properties beside `spec`, shorter descriptions.
     ///
     /// # Panics
     ///
@@ -181,107 +220,37 @@ impl Manifest {
         self.crd(crd)
     }
 
-    /// Adds a kind of parent whose definition the cluster has already, or [`crd`](Self::crd) brings.
+    /// Adds a parent kind whose CRD is already in the cluster, or comes from [`crd`](Self::crd).
     pub fn parent_without_crd(mut self, parent: ParentKind) -> Self {
         self.parents.push(parent);
         self
     }
 
-    /// Adds a definition, of a parent or of a kind that the plugin only reads.
+    /// Adds a CRD for a parent kind, or for a kind that the plugin only reads.
     ///
-    /// Texts, lists and maps without a bound get one, see [`Crd::bounded`].
+    /// Strings, lists and maps without a bound get one, see [`Crd::bounded`].
     pub fn crd(mut self, crd: Crd) -> Self {
         self.crds.push(crd.bounded().into_value());
         self
     }
 
-    /// Adds a kind of child that each cluster must serve and each administrator must grant.
-    pub fn child<T: Resource<DynamicType = ()>>(self) -> Self {
-        self.child_kind(&T::api_version(&()), &T::kind(&()), true)
+    /// Adds a kind of child without a Rust type; [`child_kinds!`](crate::child_kinds!) adds the others.
+    ///
+    /// ```
+    /// use innkeeper_sdk::prelude::*;
+    ///
+    /// let certificates = ChildKind::new("cert-manager.io/v1", "Certificate").optional();
+    /// let manifest = Manifest::new("ponds", "1.0.0").untyped_child(certificates);
+    /// assert!(!manifest.children[0].required);
+    /// ```
+    pub fn untyped_child(mut self, kind: ChildKind) -> Self {
+        self.children.push(kind);
+        self
     }
 
-    /// True if the plugin asks for reads of a kind, in any version.
+    /// Returns whether the plugin declares reads of a kind, in any version.
     pub(crate) fn declares_read(&self, api_version: &str, kind: &str) -> bool {
-        self.reads.iter().any(|it| it.is_of(api_version, kind))
-    }
-
-    /// Makes the last added kind of child optional.
-    ///
-    /// A plugin serves without the grant for an optional kind and where the cluster does not serve it: only
-    /// the parents whose answers have such a child report it. Kinds of features that a parent switches on
-    /// are optional, so that a new version of the plugin serves with the grants of the last one.
-    ///
-    /// ```
-    /// use innkeeper_sdk::manifest::Manifest;
-    /// use k8s_openapi::api::core::v1::Service;
-    /// use k8s_openapi::api::networking::v1::Ingress;
-    ///
-    /// // Only ponds with `spec.host` have an Ingress, since version 1.1.
-    /// let manifest = Manifest::new("ponds", "1.1.0").child::<Service>().child::<Ingress>().optional();
-    /// assert!(manifest.children[0].required && !manifest.children[1].required);
-    /// ```
-    pub fn optional(mut self) -> Self {
-        if let Some(child) = self.children.last_mut() {
-            child.required = false;
-        }
-        self
-    }
-
-    /// Adds an optional kind of child without a Rust type.
-    pub fn optional_child(self, api_version: &str, kind: &str) -> Self {
-        self.child_kind(api_version, kind, false)
-    }
-
-    /// Adds a kind of child without a Rust type.
-    pub fn child_kind(mut self, api_version: &str, kind: &str, required: bool) -> Self {
-        self.children.push(ChildKind {
-            api_version: api_version.to_owned(),
-            kind: kind.to_owned(),
-            required,
-            ready_condition: None,
-            never_deleted: false,
-        });
-        self
-    }
-
-    /// Sets the condition that makes a child of the last added kind ready.
-    ///
-    /// ```
-    /// use innkeeper_sdk::manifest::Manifest;
-    ///
-    /// // The host knows no status of this kind. Children that are `after` a certificate wait for the condition.
-    /// let manifest = Manifest::new("ponds", "1.0.0")
-    ///     .optional_child("cert-manager.io/v1", "Certificate")
-    ///     .ready_condition("Ready");
-    /// assert_eq!(manifest.children[0].ready_condition.as_deref(), Some("Ready"));
-    /// ```
-    pub fn ready_condition(mut self, type_: &str) -> Self {
-        if let Some(child) = self.children.last_mut() {
-            child.ready_condition = Some(type_.to_owned());
-        }
-        self
-    }
-
-    /// Makes the host retain every child of the last added kind, whatever an answer says, and never delete one.
-    ///
-    /// For kinds that hold data, if the plugin deletes none of them. Where it deletes some, the removal policy of each child
-    /// decides, see [`Child::retain`](crate::child::Child::retain).
-    ///
-    /// ```
-    /// use innkeeper_sdk::manifest::Manifest;
-    /// use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service};
-    ///
-    /// let manifest = Manifest::new("etcd", "1.0.0")
-    ///     .child::<Service>()
-    ///     .child::<PersistentVolumeClaim>()
-    ///     .never_deleted();
-    /// assert!(manifest.children[1].never_deleted && !manifest.children[0].never_deleted);
-    /// ```
-    pub fn never_deleted(mut self) -> Self {
-        if let Some(child) = self.children.last_mut() {
-            child.never_deleted = true;
-        }
-        self
+        self.reads.iter().any(|read| read.is_of(api_version, kind))
     }
 
     /// Adds a kind that the plugin reads.
@@ -321,113 +290,27 @@ impl Manifest {
         self
     }
 
-    /// Makes the host call the plugin again after each write of the parent's status.
+    /// Makes the host call the plugin after each write of the parent's status.
     ///
-    /// For a plugin that keeps a record in the status and takes its next step from it. Other plugins need no pass for their
-    /// own status: the children and the reads trigger one.
+    /// For plugins that record steps in the status and continue from there. Others do not need it: changes of children and
+    /// reads trigger passes.
     ///
     /// ```
     /// use innkeeper_sdk::prelude::*;
-    /// use innkeeper_sdk::testing::{FakeHost, TestRequest};
     /// use serde_json::json;
     ///
-    /// struct Ponds;
-    ///
-    /// impl Reconciler for Ponds {
-    ///     fn describe() -> Manifest {
-    ///         Manifest::new("ponds", "1.0.0").reads_own_status()
-    ///     }
-    ///
-    ///     // One step in each pass: the status is the record of the steps before.
-    ///     fn reconcile(request: &Request, _: &dyn Host) -> Result<Outcome, Fault> {
-    ///         let stored = request.stored_status_value().cloned().unwrap_or_default();
-    ///         let depth = stored["depth"].as_u64().unwrap_or_default();
-    ///         let wanted = request.parent_value()["spec"]["depth"].as_u64().unwrap_or_default();
-    ///         let status = json!({"depth": wanted.min(depth + 1)});
-    ///         Ok(Outcome::keep(Report::new().status(&status)))
-    ///     }
+    /// /// Takes one step in each pass: the status records the steps before.
+    /// fn dig(request: &Request) -> Answer {
+    ///     let stored = request.stored_status_value().cloned().unwrap_or_default();
+    ///     let depth = stored["depth"].as_u64().unwrap_or_default();
+    ///     let target = request.parent_value()["spec"]["depth"].as_u64().unwrap_or_default();
+    ///     Answer::keep(Report::new().status(&json!({"depth": target.min(depth + 1)})))
     /// }
     ///
-    /// let pond = json!({
-    ///     "apiVersion": "example.com/v1", "kind": "Pond", "metadata": {"name": "north"},
-    ///     "spec": {"depth": 3},
-    /// });
-    /// let request = TestRequest::new(&pond).status(&json!({"depth": 1})).build();
-    /// let outcome = Ponds::reconcile(&request, &FakeHost::new()).unwrap();
-    /// assert_eq!(outcome.report().status.as_ref().unwrap()["depth"], 2);
+    /// assert!(Manifest::new("ponds", "1.0.0").reads_own_status().reads_own_status);
     /// ```
     pub const fn reads_own_status(mut self) -> Self {
         self.reads_own_status = true;
-        self
-    }
-
-    /// Sets the schema of the plugin's configuration from its Rust type.
-    ///
-    /// The type should have `#[serde(deny_unknown_fields)]`, so that the host refuses a misspelt key.
-    ///
-    /// The schema has the form that the host accepts, that of CustomResourceDefinitions: options are `nullable`, and enums
-    /// have no data.
-    ///
-    /// # Panics
-    ///
-    /// Panics if the type has no such schema, because it contains itself or an enum with data. So call `describe` in a
-    /// unit test.
-    ///
-    /// ```
-    /// use innkeeper_sdk::prelude::*;
-    /// use innkeeper_sdk::testing::{FakeHost, TestRequest};
-    /// use serde::{Deserialize, Serialize};
-    /// use serde_json::json;
-    ///
-    /// // With `Serialize`, the schema has the defaults.
-    /// #[derive(Serialize, Deserialize, schemars::JsonSchema)]
-    /// #[serde(default, deny_unknown_fields)]
-    /// struct Settings {
-    ///     /// The image of the pump.
-    ///     image: String,
-    /// }
-    ///
-    /// impl Default for Settings {
-    ///     fn default() -> Self {
-    ///         Self { image: "pump:1".to_owned() }
-    ///     }
-    /// }
-    ///
-    /// struct Ponds;
-    ///
-    /// impl Reconciler for Ponds {
-    ///     fn describe() -> Manifest {
-    ///         Manifest::new("ponds", "1.0.0").child_kind("v1", "Pod", true).config_schema::<Settings>()
-    ///     }
-    ///
-    ///     fn reconcile(request: &Request, _: &dyn Host) -> Result<Outcome, Fault> {
-    ///         let settings: Settings = request.config()?;
-    ///         let pump = json!({
-    ///             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": request.name()},
-    ///             "spec": {"containers": [{"name": "pump", "image": settings.image}]},
-    ///         });
-    ///         Ok(Outcome::desired([Child::new("pump", &pump)], Report::new()))
-    ///     }
-    /// }
-    ///
-    /// let schema = Ponds::describe().config_schema.unwrap();
-    /// assert_eq!(schema["properties"]["image"]["default"], "pump:1");
-    /// assert_eq!(schema["additionalProperties"], false);
-    ///
-    /// let pond = json!({"apiVersion": "example.com/v1", "kind": "Pond", "metadata": {"name": "north"}});
-    /// let request = TestRequest::new(&pond).config(&json!({"image": "pump:2"})).build();
-    /// let outcome = Ponds::reconcile(&request, &FakeHost::new()).unwrap();
-    /// let pump = &outcome.child("pump").unwrap().object;
-    /// assert_eq!(pump["spec"]["containers"][0]["image"], "pump:2");
-    /// ```
-    pub fn config_schema<T: JsonSchema>(self) -> Self {
-        self.config_schema_json(config::schema_of::<T>())
-    }
-
-    /// Sets the schema of the plugin's configuration as JSON. The contract says which form the host accepts;
-    /// `innkeeper build` refuses others.
-    pub fn config_schema_json(mut self, schema: Value) -> Self {
-        self.config_schema = Some(schema);
         self
     }
 }

@@ -2,52 +2,137 @@
 //!
 //! Nothing here knows about WebAssembly: a reconciler is plain Rust and is tested as such.
 
+use kube::Resource;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::answer::{Answer, Report};
+use crate::config;
+use crate::context::Context;
 use crate::fault::Fault;
 use crate::host::Host;
+use crate::kinds::ChildKinds;
 use crate::manifest::Manifest;
-use crate::outcome::Outcome;
-use crate::request::Request;
+use crate::request::{PARENT_BYTES_MAX, Phase, Request};
 
-/// A plugin: describes itself, and answers for one parent at a time with the desired children.
+/// Reconciles one kind of parent: computes the desired children of one parent at a time.
 ///
 /// # Expected flow
 ///
 /// The host calls [`describe`](Self::describe) once when it loads the plugin.
-/// Afterwards it calls [`reconcile`](Self::reconcile) whenever a parent, one of its children or an
-/// object that an earlier pass read has changed, each time in a new instance.
+/// It calls [`reconcile`](Self::reconcile) whenever a parent, one of its children or an object that an earlier pass
+/// read has changed, each time in a new instance.
 ///
 /// # Guarantees
 ///
-/// The host writes no child before `reconcile` has answered; a fault or a panic leaves all children
-/// as they are.
+/// The host writes no child before `reconcile` has returned. A fault or a panic leaves all children unchanged.
 ///
 /// # Assumptions
 ///
-/// The same request and the same answers to reads give the same outcome. A static variable or the
-/// order of a hash map must not change it.
-pub trait Reconciler {
-    /// Returns identity and requests of the plugin; the same in each call.
+/// The same request and the same answers to reads give the same answer. It must not depend on a static variable or on
+/// the order of a hash map.
+pub trait Reconciler: Sized {
+    /// The parent, as `reconcile` reads it.
+    type Parent: Parent;
+
+    /// The kinds of children, see [`child_kinds!`](crate::child_kinds!). The manifest gets them.
+    type Children: ChildKinds;
+
+    /// The plugin's configuration, whose schema the manifest gets; [`NoConfig`] for none.
+    type Config: Config;
+
+    /// The maximum size of a parent in bytes of JSON, without metadata and status. Raise it for kinds whose purpose is
+    /// data, such as ConfigMaps.
+    const PARENT_BYTES_MAX: usize = PARENT_BYTES_MAX;
+
+    /// Returns the plugin's identity, its parents, reads and untyped children; the same in each call.
     fn describe() -> Manifest;
 
     /// Runs one pass for one parent.
     ///
-    /// A plugin with several kinds of parents dispatches on [`Request::is_parent`] or
-    /// [`Request::parent_kind`].
-    ///
     /// # Errors
     ///
-    /// A [`Fault`] if there is no answer; its kind decides when the next pass runs.
-    fn reconcile(request: &Request, host: &dyn Host) -> Result<Outcome, Fault>;
+    /// Returns a [`Fault`] if there is no answer. Its kind decides when the next pass runs.
+    fn reconcile(parent: &Self::Parent, cx: &Context<'_, Self>) -> Result<Answer, Fault>;
 
     /// Runs one pass for a parent that is being deleted and waits for this plugin.
     ///
     /// The host calls it only if the manifest sets [`Manifest::finalize`].
-    /// The default lets the parent be deleted at once.
+    /// By default, the parent is deleted at once.
     ///
     /// # Errors
     ///
-    /// A [`Fault`] as for [`reconcile`](Self::reconcile); the parent stays.
-    fn finalize(_request: &Request, _host: &dyn Host) -> Result<Outcome, Fault> {
-        Ok(Outcome::finalized(crate::outcome::Report::new()))
+    /// Returns a [`Fault`] as [`reconcile`](Self::reconcile) does; the parent stays.
+    fn finalize(_parent: &Self::Parent, _cx: &Context<'_, Self>) -> Result<Answer, Fault> {
+        Ok(Answer::finalized(Report::new()))
     }
+}
+
+/// A parent as a reconciler reads it: any type of kube's derive and of k8s-openapi.
+pub trait Parent: DeserializeOwned {
+    /// Returns whether the request's parent is of this kind, in any version.
+    fn is_parent_of(request: &Request) -> bool;
+}
+
+impl<T: Resource<DynamicType = ()> + DeserializeOwned> Parent for T {
+    fn is_parent_of(request: &Request) -> bool {
+        request.is_parent::<T>()
+    }
+}
+
+/// A configuration: any type with a schema, or [`NoConfig`].
+///
+/// Derive `Serialize` and `Deserialize` with `#[serde(default, deny_unknown_fields)]`: the schema then has the defaults,
+/// and the host refuses a misspelt key.
+pub trait Config: DeserializeOwned {
+    /// Returns the schema in the form that the host accepts, that of CustomResourceDefinitions: options are `nullable`,
+    /// and enums have no data.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the type has no such schema, because it contains itself or an enum with data. So call
+    /// `Plugin::describe` in a unit test.
+    fn schema() -> Option<Value>;
+}
+
+impl<T: DeserializeOwned + JsonSchema> Config for T {
+    fn schema() -> Option<Value> {
+        Some(config::schema_of::<T>())
+    }
+}
+
+/// The configuration of a plugin that has none.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct NoConfig {}
+
+impl Config for NoConfig {
+    fn schema() -> Option<Value> {
+        None
+    }
+}
+
+#[doc(hidden)]
+/// Returns the manifest of a reconciler, with the kinds and the schema that its types give.
+pub fn describe<R: Reconciler>() -> Manifest {
+    let mut manifest = R::describe();
+    let mut children = R::Children::kinds();
+    children.append(&mut manifest.children);
+    manifest.children = children;
+    manifest.config_schema = R::Config::schema();
+    manifest
+}
+
+#[doc(hidden)]
+/// Runs a pass if the parent is of the reconciler's kind.
+pub fn run<R: Reconciler>(request: &Request, host: &dyn Host) -> Option<Result<Answer, Fault>> {
+    R::Parent::is_parent_of(request).then(|| {
+        let parent = request.parent_within::<R::Parent>(R::PARENT_BYTES_MAX)?;
+        let cx = Context::new(request, host)?;
+        match request.phase {
+            Phase::Reconcile => R::reconcile(&parent, &cx),
+            Phase::Finalize => R::finalize(&parent, &cx),
+        }
+    })
 }

@@ -1,4 +1,4 @@
-//! The input of one pass: the parent, its observed children, the configuration.
+//! A pass's input: the parent, the observed children, and the configuration.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -9,30 +9,30 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::answer::{Answer, Desired};
 use crate::child::Child;
 use crate::children::{Children, Observed, group_of};
 use crate::condition::{self, Condition, StoredCondition};
 use crate::fault::{Fault, FaultKind};
-use crate::outcome::Outcome;
 
 mod size;
 
-/// The largest parent that [`Request::parent`] accepts, in bytes of JSON apart from metadata and status.
+/// The largest parent that [`Request::parent`] accepts, in bytes of JSON without metadata and status.
 ///
-/// Hosts, API servers and clients cache each parent as a whole. A hundred times the size of the parents in the examples.
+/// Hosts, API servers and clients cache whole parents. This is a hundred times the size of the example parents.
 pub const PARENT_BYTES_MAX: usize = 256 * 1024;
 
-/// The phase of a parent's life in which a pass runs; filled in by the host.
+/// A pass's phase in the parent's life cycle; set by the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// The parent exists: the cluster shall match its declaration.
+    /// The parent exists: the cluster should match its spec.
     #[default]
     Reconcile,
     /// The parent is being deleted and waits for this plugin.
     Finalize,
 }
 
-/// The input of one pass.
+/// A pass's input.
 #[derive(Clone, Debug)]
 pub struct Request {
     parent_text: String,
@@ -40,18 +40,17 @@ pub struct Request {
     head: OnceCell<Head>,
     status: OnceCell<Option<Value>>,
     parent: OnceCell<Value>,
-    /// All children that belong to the parent, sorted by kind, namespace and name.
+    /// All the parent's children, sorted by kind, namespace and name.
     pub children: Children,
     /// The phase of the parent's life.
     pub phase: Phase,
-    /// True in phase finalize after the API server has refused a child because the parent's namespace is being
-    /// deleted. Nothing can be created there any more: finalize without new children.
+    /// In phase finalize, whether the API server has refused a child because the parent's namespace is being deleted.
+    /// Nothing can be created there: finalize without new children.
     pub namespace_terminating: bool,
 }
 
 impl Request {
-    /// A request from the texts that cross the boundary; tests use
-    /// [`TestRequest`](crate::testing::TestRequest).
+    /// A request from the host's texts; for tests use [`TestRequest`](crate::testing::TestRequest).
     pub fn new(parent: String, children: Children, config: String, phase: Phase) -> Self {
         Self {
             parent_text: parent,
@@ -76,15 +75,15 @@ impl Request {
 
     /// The parent, typed, for kinds whose purpose is data, such as a ConfigMap.
     ///
-    /// A parent that is being deleted may be larger: nobody could delete it otherwise.
+    /// A parent that is being deleted may be larger; otherwise its deletion could not finish.
     ///
     /// # Errors
     ///
-    /// `invalid` with the largest field of a parent that has more bytes apart from metadata and status; `invalid` with the
-    /// path of the field that does not parse: `spec.size: invalid type: ...`.
+    /// `invalid` with the largest field if the parent is too large without metadata and status; `invalid` with the path of
+    /// the field that does not parse: `spec.size: invalid type: ...`.
     ///
-    /// A stored status that does not parse is left out: it may be of an older version, or have only the conditions of the
-    /// host.
+    /// A stored status that does not parse is ignored: an older version may have written it, or it may have only the
+    /// host's conditions.
     pub fn parent_within<T: DeserializeOwned>(&self, bytes_max: usize) -> Result<T, Fault> {
         if self.phase == Phase::Reconcile {
             size::check(&self.parent_text, bytes_max).map_err(Fault::invalid)?;
@@ -95,23 +94,22 @@ impl Request {
         })
     }
 
-    /// The answer for a parent whose spec is refused or waits: a change of the children that holds all the
-    /// same, before the answer that changes none.
+    /// Applies urgent child changes although the answer is `invalid` or keeps all children.
     ///
-    /// Deletion and suspension that a user asks for do not wait until another field is right. As soon as the
-    /// children show the change, `edit` returns none, and the host gets the answer itself. An `invalid` without
-    /// a report stays as it is: give it one.
+    /// A deletion policy or a suspension must not wait until another field is valid. `edit` returns the changed child, and
+    /// none as soon as the observed child has the change; then the host gets the answer itself. An `invalid` without
+    /// a report is returned unchanged: add a report.
     ///
     /// # Errors
     ///
-    /// The fault of the answer.
+    /// Returns the answer's fault.
     pub fn apply_despite_invalid(
         &self,
-        answer: Result<Outcome, Fault>,
+        answer: Result<Answer, Fault>,
         edit: impl Fn(&Observed, &Child) -> Option<Child>,
-    ) -> Result<Outcome, Fault> {
+    ) -> Result<Answer, Fault> {
         let report = match &answer {
-            Ok(Outcome::Keep(report)) => report,
+            Ok(Answer::Keep(report)) => report,
             Err(fault) if fault.kind == FaultKind::Invalid => match &fault.report {
                 Some(report) => report,
                 None => return answer,
@@ -119,7 +117,11 @@ impl Request {
             _ => return answer,
         };
         match self.children.hold_except(edit) {
-            Some(children) => Ok(Outcome::desired(children, report.clone())),
+            Some(children) => Ok(Desired {
+                children,
+                report: report.clone(),
+            }
+            .into()),
             None => answer,
         }
     }
@@ -134,13 +136,13 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// `fatal`, because the host checks the configuration against the schema of the manifest.
+    /// `fatal`, because the host has checked the configuration against the manifest's schema.
     pub fn config<T: DeserializeOwned>(&self) -> Result<T, Fault> {
         typed(&self.config_text)
             .map_err(|problem| Fault::fatal(format!("configuration: {problem}")))
     }
 
-    /// True if the parent is of this kind, in any version.
+    /// Returns whether the parent has this kind, in any version.
     pub fn is_parent<T: Resource<DynamicType = ()>>(&self) -> bool {
         self.parent_kind() == T::kind(&()) && self.parent_group() == T::group(&())
     }
@@ -179,14 +181,14 @@ impl Request {
         self.head().metadata.generation.unwrap_or(0)
     }
 
-    /// The value of one of the parent's annotations.
+    /// The value of a parent annotation.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         let annotations = self.head().metadata.annotations.as_ref();
         annotations?.get(key)?.as_deref()
     }
 
-    /// The stored status, typed; none if it is absent or does not parse, because a status of an older
-    /// version must not stop a pass.
+    /// The stored status, typed; none if it is absent or does not parse, because an older version's status must not
+    /// stop a pass.
     pub fn stored_status<T: DeserializeOwned>(&self) -> Option<T> {
         let status = self.head().status.as_ref()?;
         serde_json::from_str(status.get()).ok()
@@ -204,11 +206,12 @@ impl Request {
     /// The stored condition of this type.
     pub fn stored_condition(&self, type_: &str) -> Option<StoredCondition> {
         let conditions = condition::stored_conditions(self.stored_status_value()?);
-        conditions.into_iter().find(|it| it.type_ == type_)
+        conditions
+            .into_iter()
+            .find(|condition| condition.type_ == type_)
     }
 
-    /// True if this condition differs from the stored one in status or reason; for Events about
-    /// transitions.
+    /// Returns whether this condition differs from the stored one in status or reason; for Events about transitions.
     pub fn is_transition(&self, condition: &Condition) -> bool {
         self.stored_condition(&condition.type_)
             .is_none_or(|stored| {
@@ -222,7 +225,7 @@ impl Request {
     }
 }
 
-/// The fields of a parent that nearly every pass reads, parsed without the rest of it.
+/// The parent fields that nearly every pass reads, parsed without the rest.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Head {
@@ -244,10 +247,10 @@ struct HeadMetadata {
 
 /// Parses a value; the error names the path of the field.
 ///
-/// The position in the text is left out, because the user wrote the parent in another form, YAML for
-/// example. Tracking the path costs code and time per type, so observed objects are parsed without.
+/// It has no text position, because the user wrote the parent in another form, such as YAML. Tracking the path costs
+/// code and time per type, so observed objects are parsed without it.
 fn typed<T: DeserializeOwned>(text: &str) -> Result<T, String> {
-    // Tracking the path doubles the time, so it is done only after a failure.
+    // Tracking the path takes twice as long, so it happens only after a failure.
     if let Ok(parsed) = serde_json::from_str(text) {
         return Ok(parsed);
     }
@@ -264,7 +267,7 @@ fn typed<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     })
 }
 
-/// The text of an object without its status; none if it has no status.
+/// Returns an object's text without the status; none if it has no status.
 fn without_status(text: &str) -> Option<String> {
     let mut members: BTreeMap<String, Box<RawValue>> = serde_json::from_str(text).ok()?;
     members.remove("status")?;
@@ -395,9 +398,12 @@ mod tests {
             assert_eq!(pond.spec, json!({"size": 9.5}));
             assert_eq!(pond.status.map(|status| status.fish), fish, "{status}");
         }
-        // A wrong spec is told, and not the status beside it.
-        let request = deployment(json!({"replicas": "x"})).status(&json!({"replicas": "y"}));
-        let fault = request.build().parent::<Deployment>().unwrap_err();
+        // The message is about the wrong spec, not about the status.
+        let fault = deployment(json!({"replicas": "x"}))
+            .status(&json!({"replicas": "y"}))
+            .build()
+            .parent::<Deployment>()
+            .unwrap_err();
         assert!(fault.message.starts_with("spec"), "{}", fault.message);
     }
 
@@ -408,8 +414,11 @@ mod tests {
             #[expect(dead_code, reason = "only its type matters")]
             image: String,
         }
-        let request = deployment(json!({})).config(&json!({"image": 1})).build();
-        let fault = request.config::<Config>().unwrap_err();
+        let fault = deployment(json!({}))
+            .config(&json!({"image": 1}))
+            .build()
+            .config::<Config>()
+            .unwrap_err();
         assert_eq!(fault.kind, FaultKind::Fatal);
         assert_eq!(
             fault.message,

@@ -1,4 +1,4 @@
-//! An object as a reconciler states it: JSON text, and a tree of values only after an access to it.
+//! An object stated by a reconciler: JSON text, and a value tree only on access.
 
 use std::cell::OnceCell;
 use std::ops::{Deref, DerefMut};
@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use crate::json;
 
-/// An object as a reconciler states it.
+/// An object stated by a reconciler.
 ///
-/// It dereferences to `serde_json::Value`. Most objects are passed to the host unread, and building
-/// the tree takes longer than writing the text.
+/// It dereferences to `serde_json::Value`. Most objects go to the host unread, and building the tree takes longer than
+/// writing the text.
 #[derive(Clone, Debug)]
 pub struct Stated {
     /// None after a mutable access to the tree, which makes the text stale.

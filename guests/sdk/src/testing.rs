@@ -1,5 +1,4 @@
-//! Tests of a reconciler as plain Rust: a host that answers from given objects, and a builder of
-//! requests.
+//! Reconciler tests in plain Rust: a fake host with given objects, and a request builder.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -7,26 +6,28 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use crate::answer::Answer;
 use crate::child::{ApplyPolicy, RemovalPolicy};
 use crate::children::{Children, Observed, group_of};
 use crate::hash::sha256_hex;
 use crate::host::{Denied, Host, ListSelector, LogLevel, ObjectRef};
 use crate::json;
 use crate::manifest::{Access, Manifest, ReadKind};
-use crate::outcome::Outcome;
 use crate::request::{Phase, Request};
 
+mod answers;
 mod definitions;
-mod outcomes;
+mod golden;
 mod selector;
 mod statuses;
 mod variants;
 
+pub use answers::answer_problems;
 pub use definitions::definition_problems;
-pub use outcomes::outcome_problems;
+pub use golden::assert_golden;
 pub use variants::{ReverseOrder, reverse_order, with_defaults};
 
-/// One read that a reconciler made.
+/// A reconciler's read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Read {
     /// One object.
@@ -69,12 +70,12 @@ pub struct FakeHost {
 }
 
 impl FakeHost {
-    /// A host without objects that grants each read in full.
+    /// A host without objects that grants all reads in full.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A host that grants exactly the reads of the manifest, with their access and selectors.
+    /// A host that grants exactly the manifest's reads, with their access and selectors.
     pub fn granting(manifest: &Manifest) -> Self {
         Self {
             grants: Some(manifest.reads.clone()),
@@ -82,14 +83,15 @@ impl FakeHost {
         }
     }
 
-    /// Adds a related object; one of the same identity is replaced.
+    /// Adds a related object, or replaces the one with the same identity.
     ///
     /// # Panics
     ///
     /// Panics if the value cannot be written as JSON.
     pub fn object(mut self, object: &impl Serialize) -> Self {
         let object = json::to_value(object);
-        self.objects.retain(|it| identity(it) != identity(&object));
+        self.objects
+            .retain(|other| identity(other) != identity(&object));
         self.objects.push(object);
         self
     }
@@ -115,31 +117,31 @@ impl FakeHost {
         self.deny(api_version, kind, Denied::NotServed)
     }
 
-    /// Sets the time of the pass in milliseconds since the Unix epoch; 0 by default.
+    /// Sets the pass's time in milliseconds since the Unix epoch; 0 by default.
     pub const fn now(mut self, now_ms: u64) -> Self {
         self.now_ms = now_ms;
         self
     }
 
-    /// Adds a time zone: its offsets from UTC in seconds, each with the time in milliseconds since the
-    /// Unix epoch from which it is in force. Without zones, only `UTC` is known.
+    /// Adds a time zone: offsets from UTC in seconds, each with the start of its validity in milliseconds since the Unix
+    /// epoch. Without zones, only `UTC` is known.
     pub fn zone(mut self, name: &str, offsets: impl IntoIterator<Item = (u64, i32)>) -> Self {
         let offsets = offsets.into_iter().collect();
         self.zones.insert(name.to_ascii_lowercase(), offsets);
         self
     }
 
-    /// The reads of the reconciler, in their order.
+    /// The reconciler's reads, in order.
     pub fn reads(&self) -> Vec<Read> {
         self.reads.borrow().clone()
     }
 
-    /// The log lines of the reconciler, in their order.
+    /// The reconciler's log lines, in order.
     pub fn log_lines(&self) -> Vec<(LogLevel, String)> {
         self.log.borrow().clone()
     }
 
-    /// True if the reconciler asked for the time.
+    /// Returns whether the reconciler read the time.
     pub const fn asked_now(&self) -> bool {
         self.asked_now.get()
     }
@@ -153,14 +155,14 @@ impl FakeHost {
     /// The objects of a kind, reduced to the granted access, sorted by namespace and name.
     fn granted(&self, api_version: &str, kind: &str) -> Result<Vec<Value>, Denied> {
         let group = group_of(api_version);
-        let same = |it: &&(String, String, Denied)| it.0 == group && it.1 == kind;
+        let same = |denied: &&(String, String, Denied)| denied.0 == group && denied.1 == kind;
         if let Some((_, _, why)) = self.denied.iter().find(same) {
             return Err(*why);
         }
         let grants: Option<Vec<&ReadKind>> = self.grants.as_ref().map(|grants| {
             grants
                 .iter()
-                .filter(|it| it.is_of(api_version, kind))
+                .filter(|read| read.is_of(api_version, kind))
                 .collect()
         });
         if grants.as_ref().is_some_and(Vec::is_empty) {
@@ -177,7 +179,7 @@ impl FakeHost {
                 None => Some(object.clone()),
                 Some(grants) => grants
                     .iter()
-                    .find(|it| selector::matches(it.label_selector.as_deref(), object))
+                    .find(|read| selector::matches(read.label_selector.as_deref(), object))
                     .map(|grant| reduced(object, grant.access)),
             })
             .collect();
@@ -201,8 +203,11 @@ impl Host for FakeHost {
         if name == "utc" {
             return Some(0);
         }
-        let mut until = self.zones.get(&name)?.range(..=unix_ms);
-        until.next_back().map(|(_, offset)| *offset)
+        self.zones
+            .get(&name)?
+            .range(..=unix_ms)
+            .next_back()
+            .map(|(_, offset)| *offset)
     }
 
     fn random(&self, length: u32) -> Vec<u8> {
@@ -221,8 +226,8 @@ impl Host for FakeHost {
         Ok(self
             .granted(&object.api_version, &object.kind)?
             .iter()
-            .find(|it| {
-                let (_, _, its_namespace, name) = identity(it);
+            .find(|candidate| {
+                let (_, _, its_namespace, name) = identity(candidate);
                 its_namespace == namespace && name == object.name
             })
             .map(Value::to_string))
@@ -233,19 +238,19 @@ impl Host for FakeHost {
         Ok(self
             .granted(&selector.api_version, &selector.kind)?
             .iter()
-            .filter(|it| {
+            .filter(|object| {
                 selector
                     .namespace
                     .as_deref()
-                    .is_none_or(|want| identity(it).2 == want)
+                    .is_none_or(|want| identity(object).2 == want)
             })
-            .filter(|it| selector::matches(selector.label_selector.as_deref(), it))
+            .filter(|object| selector::matches(selector.label_selector.as_deref(), object))
             .map(Value::to_string)
             .collect())
     }
 }
 
-/// A builder of requests for tests, with valid defaults.
+/// A request builder with valid defaults.
 ///
 /// ```
 /// use innkeeper_sdk::testing::TestRequest;
@@ -270,8 +275,7 @@ pub struct TestRequest {
 }
 
 impl TestRequest {
-    /// A parent without children and configuration; missing namespace, UID and generation are filled
-    /// in.
+    /// A parent without children and configuration; a missing namespace, UID and generation get defaults.
     ///
     /// # Panics
     ///
@@ -316,7 +320,7 @@ impl TestRequest {
 
     /// Adds an observed child with a given key and retention.
     ///
-    /// The values of a Secret become hashes, as the host does it.
+    /// Secret values become hashes, as on the host.
     ///
     /// # Panics
     ///
@@ -337,26 +341,25 @@ impl TestRequest {
         self
     }
 
-    /// Adds each child of an answer as the cluster would hold it next, with generated values of
-    /// Secrets. It replaces children that are observed already, and changes only the retention of held
-    /// ones.
-    pub fn answered(mut self, outcome: &Outcome) -> Self {
-        for child in outcome.children() {
-            let observed = |it: &(Option<String>, bool, Value)| {
-                let (group, kind, _, name) = identity(&it.2);
+    /// Adds an answer's children as the cluster would have them after the pass, with generated Secret values.
+    /// It replaces observed children, and changes only the retention of held ones.
+    pub fn answered(mut self, answer: &Answer) -> Self {
+        for child in answer.children() {
+            let observed = |entry: &(Option<String>, bool, Value)| {
+                let (group, kind, _, name) = identity(&entry.2);
                 let (its_group, its_kind, _, its_name) = identity(&child.object);
                 (group, kind, name) == (its_group, its_kind, its_name)
             };
             let retained = child.removal == RemovalPolicy::Retain;
-            let found = self.children.iter_mut().find(|it| observed(it));
-            let is_made = child.apply == ApplyPolicy::Once && found.is_some();
+            let existing = self.children.iter_mut().find(|entry| observed(entry));
+            let is_made = child.apply == ApplyPolicy::Once && existing.is_some();
             if child.apply == ApplyPolicy::Hold || is_made {
-                if let Some((_, is_retained, _)) = found {
+                if let Some((_, is_retained, _)) = existing {
                     *is_retained = retained;
                 }
                 continue;
             }
-            self.children.retain(|it| !observed(it));
+            self.children.retain(|entry| !observed(entry));
             let mut object = child.object.clone();
             json::remove_nulls(&mut object);
             for generated in &child.generate {
@@ -388,24 +391,24 @@ impl TestRequest {
         self
     }
 
-    /// Makes the parent one that is being deleted and waits for the plugin.
+    /// Makes the parent wait for the plugin during deletion.
     pub fn finalizing(mut self) -> Self {
         self.parent["metadata"]["deletionTimestamp"] = json!("2030-01-01T00:00:00Z");
         self.phase = Phase::Finalize;
         self
     }
 
-    /// Makes the parent one that is being deleted with its namespace, where nothing can be created any more.
+    /// Deletes the parent with its namespace, where nothing can be created any more.
     pub fn namespace_terminating(mut self) -> Self {
         self.namespace_terminating = true;
         self.finalizing()
     }
 
-    /// The request, with its children in the order of the host: by kind, namespace and name.
+    /// Builds the request, with children sorted by kind, namespace and name as on the host.
     pub fn build(mut self) -> Request {
         self.children.sort_by(|a, b| {
-            let order = |it: &Value| {
-                let (_, kind, namespace, name) = identity(it);
+            let order = |object: &Value| {
+                let (_, kind, namespace, name) = identity(object);
                 (kind.to_owned(), namespace.to_owned(), name.to_owned())
             };
             order(&a.2).cmp(&order(&b.2))
@@ -414,17 +417,18 @@ impl TestRequest {
             Observed::new(key, retained, object.to_string())
         };
         let children = Children::new(self.children.into_iter().map(observe).collect());
-        let (parent, config) = (self.parent.to_string(), self.config.to_string());
+        let parent = self.parent.to_string();
+        let config = self.config.to_string();
         let mut request = Request::new(parent, children, config, self.phase);
         request.namespace_terminating = self.namespace_terminating;
         request
     }
 }
 
-/// The part of an object that a read with this access shows.
+/// Returns the part of an object that a read with this access shows.
 ///
-/// Hashes have the form of the host's and depend on namespace, name, UID, key and value, but no host
-/// makes the same ones.
+/// Hashes look like the host's and depend on namespace, name, UID, key and value, but their values differ from any
+/// host's.
 pub fn reduced(object: &Value, access: Access) -> Value {
     match access {
         Access::Full => object.clone(),
@@ -445,8 +449,9 @@ pub fn reduced(object: &Value, access: Access) -> Value {
             let (_, _, namespace, name) = identity(object);
             let uid = object.pointer("/metadata/uid").and_then(Value::as_str);
             let place = format!("{namespace}/{name}/{}", uid.unwrap_or_default());
-            if let Some(Value::Object(plain)) =
-                shown.as_object_mut().and_then(|it| it.remove("stringData"))
+            if let Some(Value::Object(plain)) = shown
+                .as_object_mut()
+                .and_then(|members| members.remove("stringData"))
             {
                 for (key, value) in plain {
                     shown["data"][key] = value;

@@ -32,26 +32,25 @@ use crate::{
 /// Selects this plugin's Pods, the only ones it reads.
 const PODS: &str = "app.kubernetes.io/managed-by=innkeeper,app.kubernetes.io/name=wordpress";
 
-/// The plugin.
-#[derive(Debug)]
-pub struct Plugin;
+child_kinds! {
+    /// The child kinds. ConfigMaps are for `phpConfig` and `database.managed.config`, Ingresses for routes, and
+    /// disruption budgets for `podDisruptionBudget`.
+    pub(crate) Kinds: Secret, PersistentVolumeClaim, Service, StatefulSet, Deployment, ConfigMap [optional],
+        Ingress [optional], PodDisruptionBudget [optional]
+}
 
-impl Reconciler for Plugin {
+/// The reconciler for `Wordpress`.
+#[derive(Debug)]
+pub(crate) struct Sites;
+
+impl Reconciler for Sites {
+    type Parent = Wordpress;
+    type Children = Kinds;
+    type Config = Config;
+
     fn describe() -> Manifest {
         Manifest::new("wordpress", env!("CARGO_PKG_VERSION"))
             .parent_with::<Wordpress>(definition)
-            .child::<Secret>()
-            .child::<PersistentVolumeClaim>()
-            .child::<Service>()
-            .child::<StatefulSet>()
-            .child::<Deployment>()
-            // For phpConfig and database.managed.config, routes, podDisruptionBudget.
-            .child::<ConfigMap>()
-            .optional()
-            .child::<Ingress>()
-            .optional()
-            .child::<PodDisruptionBudget>()
-            .optional()
             // Existence, keys and changes suffice; the plugin never needs the values.
             .read::<Secret>(Access::Hash, ReadScope::ParentNamespace)
             .read::<ConfigMap>(Access::Hash, ReadScope::ParentNamespace)
@@ -60,14 +59,12 @@ impl Reconciler for Plugin {
             // The status says why Pods do not become ready.
             .read::<Pod>(Access::Full, ReadScope::ParentNamespace)
             .label_selector(PODS)
-            .config_schema::<Config>()
     }
 
-    fn reconcile(request: &Request, host: &dyn Host) -> Result<Outcome, Fault> {
-        let parent: Wordpress = request.parent()?;
-        let config: Config = request.config()?;
-        let site = Site::new(request, &parent.spec, &config);
-        let observation = Observation::read(request, host, &site)?;
+    fn reconcile(parent: &Wordpress, cx: &Context<'_, Self>) -> Result<Answer, Fault> {
+        let request = cx.request();
+        let site = Site::new(request, &parent.spec, cx.config());
+        let observation = Observation::read(request, cx.host(), &site)?;
         let templates = Templates::new(&site, &observation);
         let hashes = templates.hashes();
         let valid = validate::site(request, &site, &observation);
@@ -79,8 +76,8 @@ impl Reconciler for Plugin {
         let report = report::report(request, &site, &observation, &hashes, unapplied);
         let answer = match (valid, stated) {
             (Err(problem), _) => Err(Fault::invalid(problem).with_report(report)),
-            (Ok(()), Some(children)) => Ok(Outcome::desired(children, report)),
-            (Ok(()), None) => Ok(Outcome::keep(report)),
+            (Ok(()), Some(children)) => Ok(Desired { children, report }.into()),
+            (Ok(()), None) => Ok(Answer::keep(report)),
         };
         // Otherwise a user who sets Retain and then deletes the parent would lose the data because of another invalid
         // field.
@@ -109,4 +106,4 @@ fn definition(crd: Crd) -> Crd {
         .truncate_descriptions_below(7)
 }
 
-innkeeper_sdk::export!(Plugin);
+innkeeper_sdk::export!(Sites);

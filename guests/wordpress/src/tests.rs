@@ -58,15 +58,15 @@ fn host() -> FakeHost {
 }
 
 /// A pass without observed children.
-fn first(spec: &Value) -> Outcome {
+fn first(spec: &Value) -> Answer {
     pass(&TestRequest::new(&parent("shop", spec)))
 }
 
-fn pass(request: &TestRequest) -> Outcome {
+fn pass(request: &TestRequest) -> Answer {
     pass_with(request, &host())
 }
 
-fn pass_with(request: &TestRequest, host: &FakeHost) -> Outcome {
+fn pass_with(request: &TestRequest, host: &FakeHost) -> Answer {
     Plugin::reconcile(&request.clone().build(), host).unwrap()
 }
 
@@ -76,7 +76,7 @@ fn fault(request: &TestRequest) -> Fault {
 
 /// The answer with its workloads as the cluster stores them, with `web` ready site Pods and `database` ready database
 /// Pods.
-fn workloads(outcome: &Outcome, web: i64, database: i64) -> Outcome {
+fn workloads(outcome: &Answer, web: i64, database: i64) -> Answer {
     let observe = |mut child: Child| {
         let ready = match child.key.as_str() {
             "web" => web,
@@ -92,7 +92,7 @@ fn workloads(outcome: &Outcome, web: i64, database: i64) -> Outcome {
         child
     };
     let children = outcome.children().iter().cloned().map(observe);
-    Outcome::desired(children, Report::new())
+    Answer::desired(children, Report::new())
 }
 
 /// The next pass for a parent with a running database and site.
@@ -116,17 +116,17 @@ fn with_scripts(spec: &Value) -> TestRequest {
 }
 
 /// A workload's Pod.
-fn pod(outcome: &Outcome, key: &str) -> Value {
+fn pod(outcome: &Answer, key: &str) -> Value {
     outcome.child(key).unwrap().object["spec"]["template"].clone()
 }
 
 /// A workload's container.
-fn container(outcome: &Outcome, key: &str) -> Value {
+fn container(outcome: &Answer, key: &str) -> Value {
     pod(outcome, key)["spec"]["containers"][0].clone()
 }
 
 /// A condition as `Type=Status/Reason: message`.
-fn condition(outcome: &Outcome, type_: &str) -> String {
+fn condition(outcome: &Answer, type_: &str) -> String {
     text_of(outcome.report(), type_)
 }
 
@@ -149,7 +149,7 @@ fn stored(report: &Report) -> Value {
 }
 
 /// The events' types and reasons.
-fn events(outcome: &Outcome) -> Vec<String> {
+fn events(outcome: &Answer) -> Vec<String> {
     let events = outcome.report().events.iter();
     events
         .map(|event| format!("{:?} {}", event.type_, event.reason))

@@ -7,6 +7,7 @@ use k8s_openapi::api::{batch::v1::JobSpec, core::v1::Secret};
 
 use super::{Restoration, config_key, pod};
 use crate::{
+    Kinds,
     names::{component, suffixed},
     task,
 };
@@ -38,7 +39,7 @@ pub(super) fn children<const N: usize>(
             data: Some(data),
             ..Default::default()
         };
-        Child::new(config, &secret)
+        Kinds::child(config, &secret)
     });
     let annotations = [
         (FILE, restoration.file.clone()),

@@ -128,7 +128,7 @@ impl<'a> Verification<'a> {
             .map(|(version, kind, key, name)| {
                 let object =
                     json!({"apiVersion": version, "kind": kind, "metadata": {"name": name}});
-                Child::new(key, &object).hold()
+                Child::untyped(key, &object).hold()
             })
             .collect()
     }

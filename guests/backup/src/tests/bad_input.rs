@@ -18,7 +18,7 @@ fn verdict(object: &Value, objects: &[Value]) -> String {
     }
     let request = TestRequest::new(&admitted.object).build();
     let answer = Plugin::reconcile(&request, &host(objects)).map(|answer| match answer {
-        Outcome::Keep(report) => {
+        Answer::Keep(report) => {
             let ready = report.find_condition("Ready").unwrap();
             format!("kept, {}: {}", ready.reason, ready.message)
         }

@@ -250,7 +250,7 @@ fn chunks_are_refused_where_gobackup_cannot_store_them() {
 }
 
 /// A run with the stand-in and a fake sqlite3, which copies a dump and exits with 0.
-fn sqlite_run(outcome: &Outcome, check: &str) -> Run {
+fn sqlite_run(outcome: &Answer, check: &str) -> Run {
     let config = configuration(outcome);
     let run = Run::new(Shell::Own, "");
     let config = config.replace("\"/data", &format!("\"{}", run.mount("/data")));

@@ -15,7 +15,7 @@ fn invalid(spec: Value) -> String {
 /// Returns `Ready` of an answer that keeps the children.
 fn kept(parent: &Value, related: &[Value]) -> String {
     let outcome = reconcile(parent, related).unwrap();
-    let Outcome::Keep(report) = outcome else {
+    let Answer::Keep(report) = outcome else {
         panic!("children would change: {outcome:?}");
     };
     assert!(report.status.is_some());
@@ -377,7 +377,7 @@ fn a_schedule_continues_until_a_broken_reference_is_repaired() {
         .build();
     let fake = host(&around()[1..]);
     let outcome = Plugin::reconcile(&request, &fake).unwrap();
-    assert!(matches!(outcome, Outcome::Keep(_)));
+    assert!(matches!(outcome, Answer::Keep(_)));
     let later = outcome.report().status.clone().unwrap();
     for field in ["effectiveSchedule", "nextRun", "configHash"] {
         assert_eq!(later[field], status[field]);

@@ -60,7 +60,7 @@ fn every_metric_is_of_a_field_that_is_a_number_a_time_or_a_condition() {
 // Alert texts name conditions and reasons, which no CRD lists.
 #[test]
 fn the_alerts_select_the_conditions_of_a_report() {
-    let conditions = |outcome: &Outcome| {
+    let conditions = |outcome: &Answer| {
         outcome
             .report()
             .conditions

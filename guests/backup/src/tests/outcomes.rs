@@ -405,7 +405,7 @@ fn a_schedule_is_ready_when_the_cluster_has_its_configuration() {
         let storages = json!([{ "name": "s", "keep": keep }]);
         backup(json!({ "schedule": { "cron": cron }, "storageRefs": storages }))
     };
-    let pass = |parent: &Value, observed: &Outcome| {
+    let pass = |parent: &Value, observed: &Answer| {
         let request = TestRequest::new(parent).answered(observed).build();
         Plugin::reconcile(&request, &host(&around())).unwrap()
     };

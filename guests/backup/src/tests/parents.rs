@@ -194,12 +194,12 @@ fn stored(child: &Child) -> Value {
 }
 
 /// The next pass after an answer, with the report as the stored status.
-fn next(parent: &Value, answer: &Outcome) -> TestRequest {
+fn next(parent: &Value, answer: &Answer) -> TestRequest {
     following(parent, answer, answer.children())
 }
 
 /// Returns the next pass, with these children and the answer's report as the stored status.
-fn following(parent: &Value, answer: &Outcome, children: &[Child]) -> TestRequest {
+fn following(parent: &Value, answer: &Answer, children: &[Child]) -> TestRequest {
     let mut status = answer.report().status.clone().unwrap_or_default();
     let conditions = answer.report().conditions.iter().map(|condition| {
         let mut condition = json!(condition);
@@ -213,12 +213,12 @@ fn following(parent: &Value, answer: &Outcome, children: &[Child]) -> TestReques
     request.status(&status)
 }
 
-fn pass(request: TestRequest) -> Result<Outcome, Fault> {
+fn pass(request: TestRequest) -> Result<Answer, Fault> {
     Plugin::reconcile(&request.build(), &cluster())
 }
 
 /// The children by their keys, without the decisions on them.
-fn objects(answer: &Outcome) -> BTreeMap<&str, Value> {
+fn objects(answer: &Answer) -> BTreeMap<&str, Value> {
     let children = answer.children().iter();
     children
         .map(|child| (child.key.as_str(), Value::from(child.object.clone())))
@@ -283,7 +283,7 @@ proptest! {
         match pass(request(&parent)) {
             Ok(answer) => {
                 let has_children = !answer.children().is_empty();
-                prop_assert!(has_children || matches!(answer, Outcome::Keep(_)));
+                prop_assert!(has_children || matches!(answer, Answer::Keep(_)));
             }
             Err(fault) => {
                 prop_assert_eq!(fault.kind, FaultKind::Invalid);
@@ -317,7 +317,7 @@ proptest! {
                     *fault.report.unwrap()
                 }
             };
-            let keep = Outcome::keep(report);
+            let keep = Answer::keep(report);
             let again = pass(following(&parent, &keep, first.children())).unwrap();
             prop_assert_eq!(objects(&again), objects(&first));
             prop_assert_eq!(again.children(), settled.children());

@@ -16,25 +16,25 @@ use super::{
 };
 
 /// Runs a parent's pass with this path in the configuration.
-fn pass(parent: &Value, objects: &[Value], path: &str) -> Outcome {
+fn pass(parent: &Value, objects: &[Value], path: &str) -> Answer {
     let request = TestRequest::new(parent).config(&json!({ "storagePath": path }));
     Plugin::reconcile(&request.build(), &host(objects)).unwrap()
 }
 
 /// Returns the storage `s` in gobackup's configuration.
-fn stored(outcome: &Outcome, model: &str) -> Value {
+fn stored(outcome: &Answer, model: &str) -> Value {
     let text = configuration(outcome);
     let mut parsed: Value = serde_saphyr::from_str(&text).unwrap();
     parsed["models"][model]["storages"]["s"].take()
 }
 
 /// Returns the path of the storage `s` in gobackup's configuration.
-fn path(outcome: &Outcome, model: &str) -> String {
+fn path(outcome: &Answer, model: &str) -> String {
     let storage = stored(outcome, model);
     storage["path"].as_str().unwrap_or_default().to_owned()
 }
 
-fn pod(outcome: &Outcome, key: &str) -> Value {
+fn pod(outcome: &Answer, key: &str) -> Value {
     let child = outcome
         .child(key)
         .unwrap_or_else(|| panic!("no {key}: {:?}", outcome.report()));
@@ -42,7 +42,7 @@ fn pod(outcome: &Outcome, key: &str) -> Value {
 }
 
 /// The directory from which a Restore or a verification fetches.
-fn fetched(outcome: &Outcome, key: &str) -> String {
+fn fetched(outcome: &Answer, key: &str) -> String {
     let container = &pod(outcome, key)["initContainers"][0];
     let mut variables = container["env"].as_array().unwrap().iter();
     let directory = variables

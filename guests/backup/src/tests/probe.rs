@@ -25,7 +25,7 @@ fn probed(probe: Value) -> Value {
     storage
 }
 
-fn pass(storage: &Value, objects: &[Value], status: &Value, observed: Option<&Value>) -> Outcome {
+fn pass(storage: &Value, objects: &[Value], status: &Value, observed: Option<&Value>) -> Answer {
     let mut request = TestRequest::new(storage).status(status);
     if let Some(job) = observed {
         request = request.child("probe", job);
@@ -34,7 +34,7 @@ fn pass(storage: &Value, objects: &[Value], status: &Value, observed: Option<&Va
 }
 
 /// Returns an answer's Job as the cluster shows it.
-fn observed(outcome: &Outcome, status: Value) -> Value {
+fn observed(outcome: &Answer, status: Value) -> Value {
     let object = Value::from(outcome.child("probe").unwrap().object.clone());
     let mut job = job("s-probe", "p", OWNER, status);
     job["metadata"]["annotations"] = object["metadata"]["annotations"].clone();
@@ -43,7 +43,7 @@ fn observed(outcome: &Outcome, status: Value) -> Value {
 }
 
 /// The stored status after an answer.
-fn stored(outcome: &Outcome) -> Value {
+fn stored(outcome: &Answer) -> Value {
     let mut status = outcome.report().status.clone().unwrap();
     let conditions = outcome.report().conditions.iter().map(|condition| {
         let mut condition = json!(condition);
@@ -55,7 +55,7 @@ fn stored(outcome: &Outcome) -> Value {
 }
 
 /// Returns both conditions and the events' reasons.
-fn line(outcome: &Outcome) -> String {
+fn line(outcome: &Answer) -> String {
     let report = outcome.report();
     let events: Vec<&str> = report
         .events
@@ -70,7 +70,7 @@ fn line(outcome: &Outcome) -> String {
 }
 
 /// Returns the decision about an answer's Job.
-fn decision(outcome: &Outcome) -> &'static str {
+fn decision(outcome: &Answer) -> &'static str {
     match outcome.child("probe").map(|child| child.apply) {
         None => "none",
         Some(ApplyPolicy::Hold) => "held",
@@ -303,7 +303,7 @@ fn a_probe_obeys_the_limits_for_tenants() {
     objects[2]["metadata"]["ownerReferences"] =
         json!([{ "apiVersion": "example.com/v1", "kind": "Wordpress", "name": "b", "uid": "b" }]);
     let outcome = pass(&probed(json!({})), &objects, &json!({}), None);
-    assert!(matches!(outcome, Outcome::Keep(_)));
+    assert!(matches!(outcome, Answer::Keep(_)));
     let refused = "False/ReferenceNotAllowed: Secret keys belongs to another parent: annotate it with \
          innkeeper.dev/shared-with: Storage.gobackup.io/s, or name another";
     for type_ in ["Ready", "Available"] {
@@ -449,7 +449,7 @@ proptest! {
     #[test]
     fn an_answer_for_a_storage_is_a_fixed_point_in_any_order(storage in any_storage()) {
         let host = || host(&around());
-        let next = |answer: &Outcome, children: &[Child]| {
+        let next = |answer: &Answer, children: &[Child]| {
             let request = TestRequest::new(&storage).status(&stored(answer));
             children.iter().fold(request, |request, child| request.child(&child.key, &applied(child)))
         };

@@ -12,7 +12,7 @@ fn line() -> impl Strategy<Value = String> {
 }
 
 /// Returns the environment that the kubelet would give to the container, with Secret values.
-fn environment(outcome: &Outcome, values: &Map<String, Value>) -> Map<String, Value> {
+fn environment(outcome: &Answer, values: &Map<String, Value>) -> Map<String, Value> {
     let pod = &outcome.child("run").unwrap().object["spec"]["template"]["spec"];
     let env = pod["containers"][0]["env"].as_array().unwrap();
     env.iter()
@@ -178,7 +178,7 @@ proptest! {
         objects.remove(missing);
         let spec = if cron { json!({ "schedule": { "cron": "@daily" } }) } else { json!({}) };
         let outcome = reconcile(&backup(spec), &objects).unwrap();
-        prop_assert!(matches!(outcome, Outcome::Keep(_)));
+        prop_assert!(matches!(outcome, Answer::Keep(_)));
     }
 }
 

@@ -30,7 +30,7 @@ impl Life {
         parent: &Value,
         children: &[(&str, &Value)],
         objects: &[Value],
-    ) -> Outcome {
+    ) -> Answer {
         let mut parent = parent.clone();
         parent["metadata"]["uid"] = json!(OWNER);
         let request = TestRequest::new(&parent).status(&self.status);
@@ -57,7 +57,7 @@ impl Life {
 }
 
 /// Returns an answer's child as the cluster shows it.
-fn shown(outcome: &Outcome, key: &str, status: Value) -> Value {
+fn shown(outcome: &Answer, key: &str, status: Value) -> Value {
     let mut child = Value::from(outcome.child(key).unwrap().object.clone());
     child["metadata"]["uid"] = json!(key);
     child["metadata"]["creationTimestamp"] = json!("2026-08-20T01:00:00Z");
@@ -216,7 +216,7 @@ fn a_claim_that_grows_is_waited_for() {
         let state = json!({ "mode": "Volume", "size": size });
         backup(json!({ "schedule": { "cron": "0 2 * * *" }, "state": state }))
     };
-    let pass = |parent: &Value, observed: &Outcome| {
+    let pass = |parent: &Value, observed: &Answer| {
         let request = TestRequest::new(parent).answered(observed).build();
         Plugin::reconcile(&request, &host(&around())).unwrap()
     };

@@ -28,7 +28,7 @@ fn running() -> Value {
 }
 
 /// Returns an answer's Jobs with their keys and policies.
-fn jobs(outcome: &Outcome) -> Vec<String> {
+fn jobs(outcome: &Answer) -> Vec<String> {
     let jobs = outcome
         .children()
         .iter()
@@ -38,7 +38,7 @@ fn jobs(outcome: &Outcome) -> Vec<String> {
 }
 
 /// The answer for a parent with these Jobs and this status.
-fn pass(parent: &Value, observed: &[Value], status: &Value) -> Outcome {
+fn pass(parent: &Value, observed: &[Value], status: &Value) -> Answer {
     let request = TestRequest::new(parent).status(status);
     let request = observed.iter().fold(request, |request, job| {
         request.child(job["metadata"]["name"].as_str().unwrap(), job)
@@ -142,7 +142,7 @@ fn a_backup_whose_last_run_failed_is_stalled_until_it_runs_again() {
     let stalled = condition(failure.report(), "Stalled");
     assert_eq!(stalled, ready.replacen("False", "True", 1));
 
-    let is_stalled = |outcome: &Outcome| outcome.report().find_condition("Stalled").is_some();
+    let is_stalled = |outcome: &Answer| outcome.report().find_condition("Stalled").is_some();
     let again = job(FIRST, "b", OWNER, running());
     let status = failure.report().status.clone().unwrap();
     let again = pass(&asking("one", Value::Null), &[finished, again], &status);
@@ -189,7 +189,7 @@ fn a_repeated_value_is_another_request() {
         "recentRuns": [{ "jobName": FIRST, "jobUID": "a", "phase": "Succeeded" }],
     });
     let request =
-        |outcome: &Outcome| outcome.report().status.clone().unwrap()["lastRunRequest"].clone();
+        |outcome: &Answer| outcome.report().status.clone().unwrap()["lastRunRequest"].clone();
     let first = pass(&parent, std::slice::from_ref(&old), &status);
     assert!(jobs(&first).is_empty());
     assert_eq!(request(&first), "two");

@@ -38,12 +38,12 @@ pub(super) fn ran() -> Vec<Value> {
     objects
 }
 
-fn pass(spec: Value, objects: &[Value], edit: impl FnOnce(TestRequest) -> TestRequest) -> Outcome {
+fn pass(spec: Value, objects: &[Value], edit: impl FnOnce(TestRequest) -> TestRequest) -> Answer {
     let request = edit(TestRequest::new(&restore(spec))).build();
     Plugin::reconcile(&request, &host(objects)).unwrap()
 }
 
-fn first(spec: Value) -> Outcome {
+fn first(spec: Value) -> Answer {
     pass(spec, &ran(), |request| request)
 }
 
@@ -160,7 +160,7 @@ fn the_end_of_a_restore_is_final() {
     assert_eq!(status["restored"], json!(["pg"]));
     // Neither the Job's end nor the parent's starts it again.
     let later = pass(json!({}), &[], |request| request.status(&status));
-    assert!(matches!(later, Outcome::Keep(_)));
+    assert!(matches!(later, Answer::Keep(_)));
     assert_eq!(later.report().status.clone().unwrap(), status);
 
     let mut objects = ran();
@@ -198,7 +198,7 @@ fn verdict(spec: &Value, objects: &[Value]) -> String {
     };
     let request = TestRequest::new(&admitted.object).build();
     match Plugin::reconcile(&request, &host(objects)) {
-        Ok(Outcome::Keep(report)) => format!("kept, {}", condition(&report, "Ready")),
+        Ok(Answer::Keep(report)) => format!("kept, {}", condition(&report, "Ready")),
         Ok(_) => "accepted".to_owned(),
         Err(fault) => format!("{:?}, {}", fault.kind, fault.message),
     }
@@ -410,7 +410,7 @@ fn a_storage_becomes_a_remote_of_rclone() {
 }
 
 /// Restores files from a local storage of a backup with these fields.
-fn from_local(path: &str, parent: Value, more: &[Value], limits: &Value) -> Result<Outcome, Fault> {
+fn from_local(path: &str, parent: Value, more: &[Value], limits: &Value) -> Result<Answer, Fault> {
     let mut objects = ran();
     let config = json!({ "path": path });
     objects[1] = related("Storage", "s", json!({ "type": "local", "config": config }));
@@ -585,7 +585,7 @@ proptest! {
         let object = Value::from(first.child("restore").unwrap().object.clone());
         let mut observed = job("back-restore", "r", OWNER, complete());
         observed["metadata"]["annotations"] = object["metadata"]["annotations"].clone();
-        let next = |answer: &Outcome| {
+        let next = |answer: &Answer| {
             let report = answer.report();
             let mut status = report.status.clone().unwrap();
             let conditions = report.conditions.iter().map(|condition| {

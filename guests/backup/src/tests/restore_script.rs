@@ -103,7 +103,7 @@ fn containers_from(storage: &Value, databases: &[Value]) -> [Value; 2] {
 }
 
 /// Returns a Job's two containers.
-pub(super) fn containers_of(outcome: &Outcome, key: &str) -> [Value; 2] {
+pub(super) fn containers_of(outcome: &Answer, key: &str) -> [Value; 2] {
     let job = outcome.child(key).expect("there is a Job");
     let job = Value::from(job.object.clone());
     let pod = &job["spec"]["template"]["spec"];

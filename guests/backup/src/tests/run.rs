@@ -153,7 +153,7 @@ impl Run {
     }
 
     /// Returns an answer's script, with paths of this run.
-    pub(super) fn script(&self, outcome: &Outcome) -> String {
+    pub(super) fn script(&self, outcome: &Answer) -> String {
         self.script_of(&gobackup(outcome))
     }
 
@@ -174,7 +174,7 @@ impl Run {
     }
 
     /// Runs an answer's script with these Secret values, by variable.
-    pub(super) fn end(&self, outcome: &Outcome, values: &[(&str, &[u8])]) -> RunResult {
+    pub(super) fn end(&self, outcome: &Answer, values: &[(&str, &[u8])]) -> RunResult {
         // busybox has all programs that the script needs.
         let path = match self.shell {
             Shell::Own => self.search_path(),
@@ -258,13 +258,13 @@ fn timeless(message: &str) -> String {
 }
 
 /// Returns the container of a run.
-pub(super) fn gobackup(outcome: &Outcome) -> Value {
+pub(super) fn gobackup(outcome: &Answer) -> Value {
     let job = Value::from(outcome.child("run").unwrap().object.clone());
     job["spec"]["template"]["spec"]["containers"][0].clone()
 }
 
 /// Runs with a program instead of gobackup, with the same result in each shell.
-pub(super) fn end(gobackup: &str, outcome: &Outcome, values: &[(&str, &[u8])]) -> RunResult {
+pub(super) fn end(gobackup: &str, outcome: &Answer, values: &[(&str, &[u8])]) -> RunResult {
     let ends = Shell::all().map(|shell| {
         let run = Run::new(shell, gobackup);
         let mut result = run.end(outcome, values);
@@ -279,7 +279,7 @@ pub(super) fn end(gobackup: &str, outcome: &Outcome, values: &[(&str, &[u8])]) -
 }
 
 /// Returns the first line of a run with these values; `ok` if gobackup ran.
-pub(super) fn verdict(outcome: &Outcome, values: &[(&str, &[u8])]) -> String {
+pub(super) fn verdict(outcome: &Answer, values: &[(&str, &[u8])]) -> String {
     let result = end(STORING, outcome, values);
     let first = result.log.lines().next().unwrap_or_default().to_owned();
     if result.code == Some(0) {

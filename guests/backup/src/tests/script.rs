@@ -12,7 +12,7 @@ use super::{
 };
 
 /// Returns the answer for a database with its credentials in a Secret.
-fn with_database(type_: &str, further: Value) -> Outcome {
+fn with_database(type_: &str, further: Value) -> Answer {
     let mut config = json!({
         "username_ref": { "name": "keys", "key": "id" },
         "password_ref": { "name": "keys", "key": "pg" },
@@ -40,7 +40,7 @@ fn a_run_reports_the_stored_files() {
 }
 
 /// Returns the archive size in a run's message.
-fn size(gobackup: &str, outcome: &Outcome) -> Value {
+fn size(gobackup: &str, outcome: &Answer) -> Value {
     let result = end(gobackup, outcome, &[]);
     let message: Value = serde_json::from_str(&result.message).unwrap();
     message["bytes"].clone()
@@ -163,7 +163,7 @@ fn a_run_reports_the_size_of_a_local_archive() {
 }
 
 /// Checks the archive size in a run's message for `/data/shelf`.
-pub(super) fn check_size_on_shelf(shell: Shell, outcome: &Outcome) {
+pub(super) fn check_size_on_shelf(shell: Shell, outcome: &Answer) {
     let run = Run::new(shell, STORING);
     run.directory("volumes/data/shelf");
     run.file("volumes/data/shelf/f.tar", "twelve bytes");
@@ -332,7 +332,7 @@ fn a_message_names_the_field_of_either_generation() {
 }
 
 /// Returns a parent that archives these paths in the volume `/data`.
-fn archiving(includes: &[&str], excludes: &[&str]) -> Outcome {
+fn archiving(includes: &[&str], excludes: &[&str]) -> Answer {
     let parent = backup(json!({
         "archive": { "includes": includes, "excludes": excludes },
         "volumes": [{

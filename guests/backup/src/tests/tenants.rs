@@ -417,7 +417,7 @@ fn a_suspended_schedule_stops_although_a_reference_is_refused() {
     let mut objects = around();
     objects.push(secret("x", &["k"]));
     let before = reconcile(&cron_backup(false), &objects).unwrap();
-    let next = |suspend: bool, objects: &[Value], before: &Outcome| {
+    let next = |suspend: bool, objects: &[Value], before: &Answer| {
         let request = TestRequest::new(&cron_backup(suspend)).answered(before);
         Plugin::reconcile(&request.build(), &host(objects)).unwrap()
     };
@@ -429,7 +429,7 @@ fn a_suspended_schedule_stops_although_a_reference_is_refused() {
         let mut objects = around();
         objects.extend(problem);
         let active = next(false, &objects, &before);
-        assert!(matches!(active, Outcome::Keep(_)));
+        assert!(matches!(active, Answer::Keep(_)));
         let stopped = next(true, &objects, &before);
         let ready = condition(stopped.report(), "Ready");
         assert!(ready.starts_with(&format!("False/{reason}")), "{ready}");
@@ -451,7 +451,7 @@ fn a_suspended_schedule_stops_although_a_reference_is_refused() {
         }
         let request = TestRequest::new(&cron_backup(true)).answered(&before);
         let again = Plugin::reconcile(&request.answered(&stopped).build(), &host(&objects));
-        assert!(matches!(again.unwrap(), Outcome::Keep(_)));
+        assert!(matches!(again.unwrap(), Answer::Keep(_)));
     }
 }
 

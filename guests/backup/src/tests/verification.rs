@@ -46,7 +46,7 @@ fn archives(runs: &[(&str, u32)]) -> Value {
     json!({ "recentRuns": runs.iter().map(run).collect::<Vec<_>>() })
 }
 
-fn pass(parent: &Value, objects: &[Value], status: &Value, observed: Option<&Value>) -> Outcome {
+fn pass(parent: &Value, objects: &[Value], status: &Value, observed: Option<&Value>) -> Answer {
     let mut request = TestRequest::new(parent).status(status);
     if let Some(job) = observed {
         request = request.child("verify", job);
@@ -55,7 +55,7 @@ fn pass(parent: &Value, objects: &[Value], status: &Value, observed: Option<&Val
 }
 
 /// Returns an answer's Job as the cluster shows it.
-fn observed(outcome: &Outcome, status: Value) -> Value {
+fn observed(outcome: &Answer, status: Value) -> Value {
     let object = Value::from(outcome.child("verify").unwrap().object.clone());
     let mut job = job("nightly-verify", "v", OWNER, status);
     job["metadata"]["annotations"] = object["metadata"]["annotations"].clone();
@@ -63,7 +63,7 @@ fn observed(outcome: &Outcome, status: Value) -> Value {
     job
 }
 
-fn status(outcome: &Outcome) -> Value {
+fn status(outcome: &Answer) -> Value {
     outcome.report().status.clone().unwrap()
 }
 
@@ -281,7 +281,7 @@ fn a_verification_result_is_reported_once_and_is_not_a_run() {
     let outcome = pass(&parent, &objects(), &status(&during), Some(&finished));
     expect!["True/Restored: 2.tar: restored pg"]
         .assert_eq(&condition(outcome.report(), "Verified"));
-    let events = |outcome: &Outcome| {
+    let events = |outcome: &Answer| {
         outcome
             .report()
             .events

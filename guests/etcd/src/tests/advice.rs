@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn message(outcome: &Outcome, kind: &str) -> String {
+fn message(outcome: &Answer, kind: &str) -> String {
     outcome
         .report()
         .find_condition(kind)
@@ -11,7 +11,7 @@ fn message(outcome: &Outcome, kind: &str) -> String {
         .clone()
 }
 
-fn warnings(outcome: &Outcome) -> Vec<String> {
+fn warnings(outcome: &Answer) -> Vec<String> {
     let status = outcome.report().status.as_ref().unwrap();
     let warnings = status["warnings"].as_array().unwrap().iter();
     warnings

@@ -2,7 +2,7 @@
 
 use expect_test::{Expect, expect};
 use innkeeper_guest_testing as testing;
-use innkeeper_sdk::{reconciler::Reconciler, testing::TestRequest};
+use innkeeper_sdk::testing::TestRequest;
 use serde_json::{Value, json};
 
 use super::{host, parent, schema};

@@ -3,7 +3,7 @@
 use super::*;
 
 /// An answer's report as the parent's status.
-pub(super) fn stored(outcome: &Outcome) -> Value {
+pub(super) fn stored(outcome: &Answer) -> Value {
     let mut status = outcome.report().status.clone().unwrap();
     let conditions = outcome.report().conditions.iter().map(|reported| {
         let mut condition = json!(reported);
@@ -18,7 +18,7 @@ pub(super) fn stored(outcome: &Outcome) -> Value {
 fn events(
     parent: &EtcdCluster,
     children: &[(String, Value)],
-    before: &Outcome,
+    before: &Answer,
     host: &FakeHost,
 ) -> Vec<String> {
     let pass = |status: &Value| answer(observing(parent, children).status(status), host);
@@ -124,7 +124,7 @@ fn a_warning_is_told_once() {
     let (outcome, _) = formed(&article());
     let even = parent(json!({ "size": 2, "image": IMAGE }));
     let first = answer(TestRequest::new(&even), &host());
-    let reasons = |outcome: &Outcome| -> Vec<String> {
+    let reasons = |outcome: &Answer| -> Vec<String> {
         outcome
             .report()
             .events

@@ -91,7 +91,7 @@ impl World {
     }
 
     /// Checks the number of members in all places that have it.
-    fn check(&mut self, outcome: &Outcome) -> Result<(), TestCaseError> {
+    fn check(&mut self, outcome: &Answer) -> Result<(), TestCaseError> {
         let Some(record) = &self.record else {
             return Ok(());
         };
@@ -201,7 +201,7 @@ fn claim(ordinal: i32) -> Value {
 }
 
 /// A pass that only sees claims, and perhaps the status.
-fn left(claims: &[Value], status: Option<&Value>) -> Outcome {
+fn left(claims: &[Value], status: Option<&Value>) -> Answer {
     let parent = article();
     let request = TestRequest::new(&parent);
     let request = claims.iter().fold(request, |request, claim| {

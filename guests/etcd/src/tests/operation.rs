@@ -2,15 +2,15 @@
 
 use super::*;
 
-fn spec_of(outcome: &Outcome) -> Value {
+fn spec_of(outcome: &Answer) -> Value {
     Value::from(outcome.child("members").unwrap().object.clone())["spec"].clone()
 }
 
-fn partition(outcome: &Outcome) -> Value {
+fn partition(outcome: &Answer) -> Value {
     spec_of(outcome)["updateStrategy"]["rollingUpdate"]["partition"].clone()
 }
 
-fn status(outcome: &Outcome) -> Value {
+fn status(outcome: &Answer) -> Value {
     outcome.report().status.clone().unwrap()
 }
 
@@ -130,7 +130,7 @@ fn a_late_founder_is_let_in_until_it_is_ready() {
     let second = answer(observing(&article(), &settled(&first, 0)), &host());
     let quorum = members(&[true, true, false], &["r1"; 3]).now(600_000);
     let formed = answer(observing(&article(), &settled(&second, 3)), &quorum);
-    let data = |outcome: &Outcome| outcome.child("state").unwrap().object["data"].clone();
+    let data = |outcome: &Answer| outcome.child("state").unwrap().object["data"].clone();
     assert_eq!(data(&formed)["ETCD_INITIAL_CLUSTER_STATE"], "existing");
     assert_eq!(data(&formed)["ADMIT_2"], "uid-2");
     assert_eq!(data(&formed)["ADMIT_1"], Value::Null);
@@ -156,7 +156,7 @@ fn a_first_version_that_was_too_high_can_be_taken_back() {
 #[test]
 fn an_upgrade_starts_from_the_version_that_has_run() {
     let (outcome, _) = formed(&article());
-    let version = |outcome: &Outcome| {
+    let version = |outcome: &Answer| {
         outcome.child("state").unwrap().object["metadata"]["annotations"]["etcd.ydzs.io/version"]
             .clone()
     };
@@ -265,7 +265,7 @@ fn a_resume_is_no_loss_of_the_quorum() {
     let (outcome, _) = formed(&article());
     let paused = parent(json!({ "size": 0, "image": IMAGE }));
     let pause = answer(observing(&paused, &settled(&outcome, 3)), &host());
-    let stored = |outcome: &Outcome| {
+    let stored = |outcome: &Answer| {
         let mut status = status(outcome);
         let available = outcome.report().find_condition("Available").unwrap();
         status["conditions"] = json!([{
@@ -396,7 +396,7 @@ fn a_stateful_set_goes_before_the_formation_only_if_the_claims_stay() {
     };
     let first = answer(TestRequest::new(&deleting(IMAGE)), &host());
     let second = answer(observing(&deleting(IMAGE), &settled(&first, 0)), &host());
-    let policy = |outcome: &Outcome| {
+    let policy = |outcome: &Answer| {
         spec_of(outcome)["persistentVolumeClaimRetentionPolicy"]["whenDeleted"].clone()
     };
     assert_eq!(policy(&second), "Retain");

@@ -88,7 +88,7 @@ fn stored(child: &Child) -> Value {
 }
 
 /// The next request after an answer, with the answer's report as stored status.
-fn next(parent: &Value, answer: &Outcome) -> TestRequest {
+fn next(parent: &Value, answer: &Answer) -> TestRequest {
     let mut status = answer.report().status.clone().unwrap_or_default();
     let conditions = answer.report().conditions.iter().map(|reported| {
         let mut condition = json!(reported);
@@ -110,12 +110,12 @@ fn next(parent: &Value, answer: &Outcome) -> TestRequest {
     request.status(&status)
 }
 
-fn pass(parent: &Value, request: TestRequest) -> Result<Outcome, Fault> {
+fn pass(parent: &Value, request: TestRequest) -> Result<Answer, Fault> {
     Plugin::reconcile(&request.build(), &cluster(parent))
 }
 
 /// The answer once passes no longer change anything after the bootstrap.
-fn settled(parent: &Value) -> Option<Outcome> {
+fn settled(parent: &Value) -> Option<Answer> {
     let first = pass(parent, request(parent)).ok()?;
     Some((0..4).fold(first, |answer, _| {
         pass(parent, next(parent, &answer)).unwrap()
@@ -161,7 +161,7 @@ proptest! {
     /// The pass after an edit that is reverted before it affects any Pod.
     #[test]
     fn a_reverted_edit_restores_the_children(parent in admitted(), other in admitted()) {
-        let is_formed = |answer: &Outcome| answer.report().status.as_ref().unwrap()["clusterFormed"] == true;
+        let is_formed = |answer: &Answer| answer.report().status.as_ref().unwrap()["clusterFormed"] == true;
         let Some(last) = settled(&parent).filter(is_formed) else {
             return Ok(());
         };

@@ -20,17 +20,17 @@ fn cluster(ready: &[i32], empty: &[(i32, &str)]) -> FakeHost {
     host().objects(ready).objects(empty).now(60_000)
 }
 
-fn data(outcome: &Outcome, key: &str) -> Value {
+fn data(outcome: &Answer, key: &str) -> Value {
     outcome.child("state").unwrap().object["data"][key].clone()
 }
 
-fn annotation(outcome: &Outcome, key: &str) -> Value {
+fn annotation(outcome: &Answer, key: &str) -> Value {
     let key = format!("etcd.ydzs.io/{key}");
     outcome.child("state").unwrap().object["metadata"]["annotations"][key].clone()
 }
 
 /// An answer's Jobs: key, name, and `held` or `made`.
-fn jobs(outcome: &Outcome) -> Vec<String> {
+fn jobs(outcome: &Answer) -> Vec<String> {
     let jobs = outcome
         .children()
         .iter()
@@ -47,7 +47,7 @@ fn jobs(outcome: &Outcome) -> Vec<String> {
 }
 
 /// An answer's children in the cluster, with the Jobs that existed before.
-fn after(outcome: &Outcome, before: &[(String, Value)]) -> Vec<(String, Value)> {
+fn after(outcome: &Answer, before: &[(String, Value)]) -> Vec<(String, Value)> {
     let mut children = settled(outcome, 3);
     for (key, object) in &mut children {
         let was = before.iter().find(|(its, _)| its == key);
@@ -91,7 +91,7 @@ const MEMBERS: &str = "a1 https://demo-0.demo.default.svc:2380\n\
                        b2 https://demo-1.demo.default.svc:2380\n\
                        c3 https://demo-2.demo.default.svc:2380\n";
 
-fn variable(outcome: &Outcome, key: &str, name: &str) -> Value {
+fn variable(outcome: &Answer, key: &str, name: &str) -> Value {
     let job = Value::from(outcome.child(key).unwrap().object.clone());
     let environment = &job["spec"]["template"]["spec"]["containers"][0]["env"];
     let mut environment = environment.as_array().unwrap().iter();

@@ -3,11 +3,11 @@
 use super::*;
 
 /// An answer with the members' template, with these limits.
-fn answered(spec: &Value, tenants: &Value) -> Result<Outcome, String> {
+fn answered(spec: &Value, tenants: &Value) -> Result<Answer, String> {
     configured(spec, &json!({ "tenants": tenants }))
 }
 
-fn configured(spec: &Value, config: &Value) -> Result<Outcome, String> {
+fn configured(spec: &Value, config: &Value) -> Result<Answer, String> {
     let parent = parent(spec.clone());
     let reconcile = |children: &[(String, Value)]| {
         let request = observing(&parent, children).config(config).build();
@@ -17,7 +17,7 @@ fn configured(spec: &Value, config: &Value) -> Result<Outcome, String> {
     reconcile(&settled(&first, 0))
 }
 
-fn object(outcome: &Outcome, key: &str) -> Value {
+fn object(outcome: &Answer, key: &str) -> Value {
     Value::from(outcome.child(key).unwrap().object.clone())
 }
 

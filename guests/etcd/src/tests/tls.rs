@@ -19,7 +19,7 @@ fn with_tls(tls: &Value) -> EtcdCluster {
 }
 
 /// A formed cluster's answer with existing Secrets.
-fn secured(tls: &Value) -> Outcome {
+fn secured(tls: &Value) -> Answer {
     let parent = with_tls(tls);
     let host = || {
         let named = ["peers", "server", "clients", "operator"];
@@ -213,7 +213,7 @@ fn no_job_begins_without_the_certificate_of_clients() {
             .objects(secrets.iter().map(|secret| pair(secret, "1")));
         answer(observing(&parent, &children), &host)
     };
-    let described = |outcome: &Outcome| {
+    let described = |outcome: &Answer| {
         let inspect = Value::from(outcome.child("inspect").unwrap().object.clone());
         let progressing = outcome.report().find_condition("Progressing").unwrap();
         format!(

@@ -16,7 +16,7 @@ fn pods(ready: [bool; 3]) -> FakeHost {
 }
 
 /// The image in the template, and the `Progressing` reason.
-fn stated(outcome: &Outcome) -> (String, String) {
+fn stated(outcome: &Answer) -> (String, String) {
     let template = &outcome.child("members").unwrap().object["spec"]["template"];
     let container = &template["spec"]["containers"][0];
     let image = container["image"].as_str().unwrap().to_owned();
@@ -36,7 +36,7 @@ fn stated(outcome: &Outcome) -> (String, String) {
     (image, reason(outcome, "Progressing").to_owned())
 }
 
-fn check(outcome: &Outcome, image: &str, progressing: &str) {
+fn check(outcome: &Answer, image: &str, progressing: &str) {
     assert_eq!(stated(outcome), (image.to_owned(), progressing.to_owned()));
 }
 

@@ -87,7 +87,7 @@ fn stored(child: &Child) -> Value {
 }
 
 /// The next request after an answer, with the answer's report as stored status.
-fn next(parent: &Value, answer: &Outcome) -> TestRequest {
+fn next(parent: &Value, answer: &Answer) -> TestRequest {
     let mut status = answer.report().status.clone().unwrap_or_default();
     let conditions = answer.report().conditions.iter().map(|reported| {
         let mut condition = json!(reported);
@@ -104,7 +104,7 @@ fn next(parent: &Value, answer: &Outcome) -> TestRequest {
     request.status(&status)
 }
 
-fn pass(request: TestRequest) -> Result<Outcome, Fault> {
+fn pass(request: TestRequest) -> Result<Answer, Fault> {
     Plugin::reconcile(&request.build(), &cluster())
 }
 

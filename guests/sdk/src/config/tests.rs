@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::ResourceRequirements;
 use serde::{Deserialize, Serialize};
 
 use super::*;
-use crate::manifest::Manifest;
+use crate::reconciler;
 
 #[derive(Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
@@ -88,12 +88,7 @@ fn a_configuration_has_the_form_that_the_host_accepts() {
         (&ratio["minimum"], &ratio["exclusiveMinimum"]),
         (&json!(0), &json!(true))
     );
-    assert_eq!(
-        Manifest::new("a", "1")
-            .config_schema::<Config>()
-            .config_schema,
-        Some(schema)
-    );
+    assert_eq!(<Config as reconciler::Config>::schema(), Some(schema));
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]

@@ -1,38 +1,40 @@
-//! Bounds of texts, lists and maps: without them, a user who may create an object fills the memory of all that cache it,
-//! and the API server estimates the cost of a CEL rule from the largest object that a request can carry.
+//! Bounds on strings, lists and maps.
+//!
+//! Without them, a user who may create an object can fill the memory of every cache, and the API server estimates the
+//! cost of CEL rules from the largest object that a request can carry.
 
 use serde_json::{Map, Value, json};
 
-/// The largest numbers of one part of a definition: characters of a text, items of a list, members of a map.
+/// Maximum sizes in one part of a CRD: string characters, list items, map members.
 struct Bounds {
     text: u32,
     items: u32,
     members: u32,
 }
 
-/// A spec has names, settings and short texts. A field that carries data states its own bound.
+/// A spec has names, settings and short texts. A field that carries data sets its own bound.
 const SPEC: Bounds = Bounds {
     text: 4096,
     items: 64,
     members: 64,
 };
 
-/// Only the plugin and the host write a status, so its bounds are for mistakes. The text is as long as the message of a
-/// condition in Kubernetes.
+/// Only the plugin and the host write a status, so these bounds catch mistakes. Strings are as long as a Kubernetes
+/// condition message.
 const STATUS: Bounds = Bounds {
     text: 32_768,
     items: 1024,
     members: 1024,
 };
 
-/// The longest name of an object, a DNS subdomain.
+/// The longest object name, a DNS subdomain.
 const NAME_CHARS_MAX: u32 = 253;
-/// The longest value of a label.
+/// The longest label value.
 const LABEL_CHARS_MAX: u32 = 63;
-/// No time, quantity, number or percentage of use is longer.
+/// No useful time, quantity, number or percentage is longer.
 const NUMBER_CHARS_MAX: u32 = 64;
 
-/// Adds a bound to each text, list and map that has none.
+/// Adds a bound to each string, list and map that has none.
 pub(super) fn add(root: &mut Value) {
     let properties = root.get_mut("properties").and_then(Value::as_object_mut);
     for (name, schema) in properties.into_iter().flatten() {
@@ -44,7 +46,7 @@ pub(super) fn add(root: &mut Value) {
     }
 }
 
-/// Bounds a schema and those below it; items and members have the name of the property that holds them.
+/// Bounds a schema and those below it; items and members take the name of the enclosing property.
 fn add_below(name: &str, schema: &mut Value, bounds: &Bounds) {
     let Some(members) = schema.as_object_mut() else {
         return;
@@ -68,7 +70,7 @@ fn add_below(name: &str, schema: &mut Value, bounds: &Bounds) {
     }
 }
 
-/// The keywords by which a schema could limit its values, and does not.
+/// The missing keywords that would limit a schema's values.
 pub(crate) fn unbounded(schema: &Map<String, Value>) -> Vec<&'static str> {
     let is_set = |keyword: &str| schema.get(keyword) == Some(&json!(true));
     let is_free = is_set("x-kubernetes-preserve-unknown-fields");
@@ -88,7 +90,7 @@ pub(crate) fn unbounded(schema: &Map<String, Value>) -> Vec<&'static str> {
     missing.copied().collect()
 }
 
-/// The characters of a text by its purpose, which its format or the name of its property tells.
+/// The maximum length of a string by its purpose, which follows from its format or property name.
 fn text_max(name: &str, schema: &Map<String, Value>, bounds: &Bounds) -> u32 {
     let format = schema.get("format").and_then(Value::as_str);
     if schema.contains_key("x-kubernetes-int-or-string")

@@ -35,8 +35,12 @@ pub(super) fn simplify(schema: &mut Value) {
     }
     for_each_below(members, &mut simplify);
     for keyword in ["anyOf", "oneOf", "allOf"] {
-        let alternatives = members.get_mut(keyword).and_then(Value::as_array_mut);
-        alternatives.into_iter().flatten().for_each(simplify);
+        members
+            .get_mut(keyword)
+            .and_then(Value::as_array_mut)
+            .into_iter()
+            .flatten()
+            .for_each(simplify);
     }
     if let Some(not) = members.get_mut("not") {
         simplify(not);
@@ -180,8 +184,12 @@ fn first_sentence(text: &str) -> &str {
 }
 
 pub(crate) fn for_each_below(members: &mut Map<String, Value>, act: &mut dyn FnMut(&mut Value)) {
-    let properties = members.get_mut("properties").and_then(Value::as_object_mut);
-    properties.into_iter().flatten().for_each(|(_, it)| act(it));
+    members
+        .get_mut("properties")
+        .and_then(Value::as_object_mut)
+        .into_iter()
+        .flatten()
+        .for_each(|(_, it)| act(it));
     for keyword in ["items", "additionalProperties"] {
         if let Some(below) = members.get_mut(keyword) {
             act(below);

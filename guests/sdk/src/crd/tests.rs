@@ -302,7 +302,8 @@ fn assert_structural(path: &str, schema: &Value) {
         "x-kubernetes-int-or-string",
         "x-kubernetes-preserve-unknown-fields",
     ];
-    let typed = members.contains_key("type") || free.iter().any(|it| members.contains_key(*it));
+    let typed =
+        members.contains_key("type") || free.iter().any(|keyword| members.contains_key(*keyword));
     assert!(typed, "no type at {path}: {schema}");
     for keyword in ["allOf", "anyOf", "oneOf"] {
         for part in members
@@ -477,7 +478,7 @@ fn the_types_of_kubernetes_have_bounds_too() {
     let problems = definition_problems(&manifest);
     let unbounded: Vec<&String> = problems
         .iter()
-        .filter(|it| it.contains(" has no max"))
+        .filter(|problem| problem.contains(" has no max"))
         .collect();
     assert_eq!(unbounded, Vec::<&String>::new());
     let raw = Crd::without_status::<Lake>().into_value();
@@ -496,8 +497,8 @@ fn a_type_without_columns_shows_the_conditions_and_the_age() {
     let columns = |crd: &Crd| {
         let columns = &crd.value()["spec"]["versions"][0]["additionalPrinterColumns"];
         let columns = columns.as_array().unwrap().iter();
-        let shown =
-            columns.map(|it| format!("{} {}", it["name"], it["jsonPath"]).replace('\\', ""));
+        let shown = columns
+            .map(|column| format!("{} {}", column["name"], column["jsonPath"]).replace('\\', ""));
         shown.collect::<Vec<_>>()
     };
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Checks of the definitions in a manifest.
+//! Checks a manifest's CRDs.
 
 use serde_json::Value;
 
@@ -6,16 +6,14 @@ use super::statuses;
 use crate::crd::unbounded;
 use crate::manifest::Manifest;
 
-/// The start of the root description that the derive macro of kube writes if `doc` is not set.
+/// The start of the root description that kube's derive macro writes if `doc` is not set.
 const PLACEHOLDER: &str = "Auto-generated derived type";
 
-/// Lists the places where the definitions of a manifest break conventions of Kubernetes; empty if they
-/// keep them.
+/// Lists where a manifest's CRDs break Kubernetes conventions.
 ///
-/// `kubectl explain` has a text of its own for the kind and for every field. The status has no
-/// defaults, because a default would claim an observation that nothing has made, and requires no field, because the host
-/// writes its conditions before the first answer. Each text, list and map has a bound, so a
-/// field that keeps unknown fields is a problem too: nothing bounds what is below it.
+/// The kind and every field need a description for `kubectl explain`. The status may have no defaults, because a default
+/// would be an invented observation, and no required fields, because the host writes its conditions before the first
+/// answer. Each string, list and map needs a bound; nothing bounds a field that keeps unknown fields.
 ///
 /// ```
 /// use innkeeper_sdk::prelude::*;
@@ -56,7 +54,7 @@ pub fn definition_problems(manifest: &Manifest) -> Vec<String> {
     problems
 }
 
-/// Adds the fields whose size has no bound.
+/// Adds fields without a size bound.
 fn sizes(name: &str, path: &str, schema: &Value, problems: &mut Vec<String>) {
     let Some(members) = schema.as_object() else {
         return;

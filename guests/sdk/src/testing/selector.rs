@@ -43,13 +43,14 @@ fn one_of(values: &str, value: &str) -> bool {
         .trim_start_matches('(')
         .trim_end_matches(')')
         .split(',')
-        .any(|it| it.trim() == value)
+        .any(|candidate| candidate.trim() == value)
 }
 
 /// The parts between the commas that are not inside parentheses.
 fn requirements(selector: &str) -> Vec<&str> {
     let mut parts = Vec::new();
-    let (mut start, mut depth) = (0_usize, 0_usize);
+    let mut start = 0_usize;
+    let mut depth = 0_usize;
     for (at, character) in selector.char_indices() {
         match character {
             '(' => depth += 1,

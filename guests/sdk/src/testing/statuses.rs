@@ -1,4 +1,4 @@
-//! Checks of a reported status against the definition of the parent.
+//! Checks a reported status against the parent's CRD.
 
 use serde_json::Value;
 
@@ -6,10 +6,10 @@ use crate::crd::WHOLE;
 use crate::manifest::Manifest;
 use crate::request::Request;
 
-/// Tells the fields of a status that the API server would refuse by type, name, bound or enumeration, and a definition that
-/// refuses the host's conditions before the first status.
+/// Lists status fields that the API server would refuse for their type, name, bound or enumeration, and CRD constraints
+/// that refuse the host's conditions before the first status.
 ///
-/// A parent without a definition in the manifest passes. `innkeeper test` also checks patterns, formats and rules.
+/// A parent without a CRD in the manifest passes. `innkeeper test` also checks patterns, formats and rules.
 pub(super) fn problems(manifest: &Manifest, request: &Request, status: &Value) -> Vec<String> {
     let mut problems = Vec::new();
     if let Some(schema) = schema_of(manifest, request) {
@@ -21,7 +21,7 @@ pub(super) fn problems(manifest: &Manifest, request: &Request, status: &Value) -
     problems
 }
 
-/// Tells the constraints on a whole status that one with only the host's conditions may break.
+/// Lists constraints that a status with only the host's conditions may break.
 pub(super) fn refusals(path: &str, status: &Value) -> impl Iterator<Item = String> {
     WHOLE.into_iter().filter_map(move |keyword| {
         let constraint = status.get(keyword)?;
@@ -31,9 +31,10 @@ pub(super) fn refusals(path: &str, status: &Value) -> impl Iterator<Item = Strin
     })
 }
 
-/// The schema of the status of the request's parent.
+/// The status schema for the request's parent.
 fn schema_of<'a>(manifest: &'a Manifest, request: &Request) -> Option<&'a Value> {
-    let (group, kind) = (request.parent_group(), request.parent_kind());
+    let group = request.parent_group();
+    let kind = request.parent_kind();
     let api_version = request.parent_value()["apiVersion"].as_str()?;
     let version = api_version.rsplit('/').next();
     let crd = manifest.crds.iter().find(|crd| {
@@ -120,7 +121,7 @@ fn fields(
     }
 }
 
-/// Tells a number, a text, a list or a map outside of its bounds.
+/// Reports a number, string, list or map outside its bounds.
 fn bounds(path: &str, schema: &Value, value: &Value, problems: &mut Vec<String>) {
     let size = match value {
         Value::String(text) => Some(("Length", text.chars().count())),

@@ -4,12 +4,12 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::core::PartialObjectMeta;
 use serde_json::{Value, json};
 
-use super::{FakeHost, Read, TestRequest, definition_problems, outcome_problems, selector};
+use super::{FakeHost, Read, TestRequest, answer_problems, definition_problems, selector};
+use crate::answer::{Answer, Desired, Report};
 use crate::child::Child;
 use crate::fault::{Fault, FaultKind};
 use crate::host::{Host, LogLevel, ReadError};
-use crate::manifest::{Access, Manifest, ReadScope};
-use crate::outcome::{Outcome, Report};
+use crate::manifest::{Access, ChildKind, Manifest, ReadScope};
 
 fn pod(name: &str, namespace: &str, app: &str) -> Value {
     json!({
@@ -111,7 +111,7 @@ fn names_the_kind_that_does_not_parse() {
     }));
     let host: &dyn Host = &fake;
     let error = host.get::<Secret>("demo", "a").unwrap_err().to_string();
-    assert!(error.starts_with("Secret cannot be read: "), "{error}");
+    assert!(error.starts_with("failed to parse Secret: "), "{error}");
 }
 
 #[test]
@@ -134,20 +134,20 @@ fn observes_the_children_of_an_answer() {
     });
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}});
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
-    let outcome = Outcome::desired(
-        [
-            Child::new("secret", &secret)
+    let job = json!({"kind": "Job", "metadata": {"name": "a"}});
+    let answer = Desired::new()
+        .child(
+            Child::untyped("secret", &secret)
                 .once()
                 .retain()
                 .generate("key", 8, "ab"),
-            Child::new("map", &map),
-            Child::new("held", &json!({"kind": "Job", "metadata": {"name": "a"}})).hold(),
-        ],
-        Report::new(),
-    );
+        )
+        .child(Child::untyped("map", &map))
+        .child(Child::untyped("held", &job).hold())
+        .into();
     let request = TestRequest::new(&parent)
-        .answered(&outcome)
-        .answered(&outcome)
+        .answered(&answer)
+        .answered(&answer)
         .build();
     assert_eq!(request.children.len(), 2);
     assert!(request.children.by_key("secret").unwrap().retained);
@@ -185,38 +185,38 @@ fn understands_label_selectors() {
 }
 
 #[test]
-fn tells_each_rule_of_the_host_that_an_outcome_breaks() {
-    let manifest = Manifest::new("ponds", "1").child_kind("v1", "ConfigMap", true);
+fn tells_each_rule_of_the_host_that_an_answer_breaks() {
+    let manifest = Manifest::new("ponds", "1").untyped_child(ChildKind::new("v1", "ConfigMap"));
     let parent = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "pond", "namespace": "demo"},
     });
     let request = TestRequest::new(&parent).build();
     let object =
         |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
-    let child = |key: &str| Child::new(key, &object(key));
+    let child = |key: &str| Child::untyped(key, &object(key));
     let other = |field: &str, value: &str| {
         let mut object = object("a");
         object["metadata"][field] = json!(value);
-        Child::new("a", &object)
+        Child::untyped("a", &object)
     };
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}});
     let rows: [(Vec<Child>, &[&str]); 13] = [
         (vec![child("a"), child("b").after(["a"])], &[]),
         (vec![other("namespace", "demo")], &[]),
         (
-            vec![Child::new("a", &secret)],
+            vec![Child::untyped("a", &secret)],
             &["child a: describe() does not declare children of kind v1 Secret"],
         ),
         (
-            vec![child("a"), Child::new("a", &object("b"))],
+            vec![child("a"), Child::untyped("a", &object("b"))],
             &["child a: another child has the same key"],
         ),
         (
-            vec![child("a"), Child::new("b", &object("a"))],
+            vec![child("a"), Child::untyped("b", &object("a"))],
             &["child b: it is the same object as child a"],
         ),
         (
-            vec![Child::new("", &object("a"))],
+            vec![Child::untyped("", &object("a"))],
             &["child : its key has 0 characters, and 1 to 253 are allowed"],
         ),
         (
@@ -232,15 +232,15 @@ fn tells_each_rule_of_the_host_that_an_outcome_breaks() {
             &["child a: it is in the namespace other, and its parent in demo"],
         ),
         (
-            vec![Child::new("a", &object("Upper"))],
+            vec![Child::untyped("a", &object("Upper"))],
             &["child a: \"Upper\" is not a valid name"],
         ),
         (
-            vec![Child::new("a", &object("a-"))],
+            vec![Child::untyped("a", &object("a-"))],
             &["child a: \"a-\" is not a valid name"],
         ),
         (
-            vec![Child::new("a", &object("pond"))],
+            vec![Child::untyped("a", &object("pond"))],
             &["child a: it is the parent itself"],
         ),
         (
@@ -249,23 +249,23 @@ fn tells_each_rule_of_the_host_that_an_outcome_breaks() {
         ),
     ];
     for (children, expected) in rows {
-        let outcome = Outcome::desired(children, Report::new());
-        assert_eq!(outcome_problems(&manifest, &request, &outcome), expected);
+        let answer = Desired::new().children(children).into();
+        assert_eq!(answer_problems(&manifest, &request, &answer), expected);
     }
 }
 
 #[test]
 fn tells_that_only_a_parent_in_deletion_is_finalized() {
-    let manifest = Manifest::new("ponds", "1").child_kind("v1", "ConfigMap", true);
+    let manifest = Manifest::new("ponds", "1").untyped_child(ChildKind::new("v1", "ConfigMap"));
     let parent = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "pond", "namespace": "demo"},
     });
     let request = TestRequest::new(&parent).build();
-    let finalized = Outcome::finalized(Report::new());
-    let told = "finalized is an answer for a parent that is being deleted";
-    assert_eq!(outcome_problems(&manifest, &request, &finalized), [told]);
+    let finalized = Answer::finalized(Report::new());
+    let problem = "finalized is an answer for a parent that is being deleted";
+    assert_eq!(answer_problems(&manifest, &request, &finalized), [problem]);
     let request = TestRequest::new(&parent).finalizing().build();
-    assert!(outcome_problems(&manifest, &request, &finalized).is_empty());
+    assert!(answer_problems(&manifest, &request, &finalized).is_empty());
 }
 
 /// A plugin whose parents have a status with many constraints.
@@ -352,18 +352,18 @@ fn tells_a_status_that_the_definition_refuses() {
     let refusal =
         r#"status has required ["url","conditions"], which may refuse the host's conditions"#;
     for (status, expected) in rows {
-        let outcome = Outcome::keep(Report::new().status(&status));
+        let answer = Answer::keep(Report::new().status(&status));
         let own = Some(expected).filter(|problem| !problem.is_empty());
         let expected: Vec<&str> = [refusal].into_iter().chain(own).collect();
-        let problems = outcome_problems(&manifest, &request, &outcome);
+        let problems = answer_problems(&manifest, &request, &answer);
         assert_eq!(problems, expected, "{status}");
     }
     // An answer without a status removes its fields.
-    let outcome = Outcome::keep(Report::new());
-    let problems = outcome_problems(&manifest, &request, &outcome);
+    let answer = Answer::keep(Report::new());
+    let problems = answer_problems(&manifest, &request, &answer);
     assert_eq!(problems, [refusal, "status.url: is required"]);
     let other = TestRequest::new(&parent("example.com/v2")).build();
-    assert!(outcome_problems(&manifest, &other, &outcome).is_empty());
+    assert!(answer_problems(&manifest, &other, &answer).is_empty());
     let problems = definition_problems(&manifest);
     assert!(
         problems.contains(&format!("ponds.example.com: .{refusal}")),

@@ -1,4 +1,4 @@
-//! Other forms of the same objects: with the API server's defaults, and in another order.
+//! Object variants: with the API server's defaults, and in another order.
 
 use serde_json::{Value, json};
 
@@ -6,8 +6,7 @@ use crate::children::{Children, Observed};
 use crate::host::{Denied, Host, ListSelector, LogLevel, ObjectRef};
 use crate::request::Request;
 
-/// Adds the members that an object lacks, as the API server adds defaults; items of lists correspond by
-/// their index.
+/// Adds missing members, as the API server adds defaults; list items correspond by index.
 ///
 /// ```
 /// use innkeeper_sdk::testing::with_defaults;
@@ -36,17 +35,17 @@ pub fn with_defaults(object: &mut Value, defaults: &Value) {
     }
 }
 
-/// The same request with the members of every object, and the children, in reverse order.
+/// Returns the same request with all object members and children in reverse order.
 ///
-/// A reconciler gives both requests the same answer.
+/// A reconciler must answer both requests alike.
 ///
 /// # Panics
 ///
 /// Panics if the configuration of the request is not JSON.
 pub fn reverse_order(request: &Request) -> Request {
     let children = request.children.iter().rev();
-    let children =
-        children.map(|it| Observed::new(it.key.clone(), it.retained, reversed(it.object())));
+    let children = children
+        .map(|child| Observed::new(child.key.clone(), child.retained, reversed(child.object())));
     let config: Value = request.config().expect("a configuration should be JSON");
     let mut reversed_request = Request::new(
         reversed(request.parent_value()),
@@ -58,12 +57,14 @@ pub fn reverse_order(request: &Request) -> Request {
     reversed_request
 }
 
-/// The same value as text, with the members of each object in reverse order.
+/// Returns the value as text, with each object's members in reverse order.
 fn reversed(value: &Value) -> String {
     match value {
         Value::Object(members) => {
-            let members = members.iter().rev();
-            let texts = members.map(|(key, it)| format!("{}:{}", json!(key), reversed(it)));
+            let texts = members
+                .iter()
+                .rev()
+                .map(|(key, it)| format!("{}:{}", json!(key), reversed(it)));
             format!("{{{}}}", texts.collect::<Vec<_>>().join(","))
         }
         Value::Array(items) => {
@@ -74,7 +75,7 @@ fn reversed(value: &Value) -> String {
     }
 }
 
-/// A host whose lists are in the reverse order of another one.
+/// A host that returns another host's lists in reverse order.
 #[derive(Debug)]
 pub struct ReverseOrder<H>(
     /// The other host.

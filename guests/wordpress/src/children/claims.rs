@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
 use crate::{
+    Kinds,
     api::Claim,
     observe::{DECLARED_SIZE, Observation},
     site::Site,
@@ -19,7 +20,7 @@ pub(super) fn database(site: &Site<'_>, observation: &Observation) -> Option<Chi
     let annotations = observation.record.annotations(site, managed);
     let metadata = metadata(site.mysql_name(), &site.labels("database"));
     let object = object(metadata, annotations, &managed.storage, observation);
-    let child = Child::new("db-claim", &object).removal(site.policy());
+    let child = Child::untyped("db-claim", &object).removal(site.policy());
     Some(child.after(["db-secret"]))
 }
 
@@ -30,7 +31,7 @@ pub(super) fn code(site: &Site<'_>, observation: &Observation) -> Option<Child> 
     }
     let metadata = metadata(site.own_code_claim(), &site.labels("web"));
     let object = object(metadata, BTreeMap::new(), &site.code, observation);
-    Some(Child::new("code-claim", &object).removal(site.policy()))
+    Some(Child::untyped("code-claim", &object).removal(site.policy()))
 }
 
 /// The observed claims without a child of their name.
@@ -51,7 +52,7 @@ pub(super) fn unneeded(site: &Site<'_>, observation: &Observation, stated: &[Chi
             } else {
                 format!("claim-{}", hash::short_hash(name))
             };
-            claim::held(key, name).removal(site.policy())
+            claim::existing::<Kinds>(key, name).removal(site.policy())
         })
         .collect()
 }

@@ -15,7 +15,7 @@ use k8s_openapi::api::{
 };
 
 use super::pod;
-use crate::{api::Managed, observe::Observation, site::Site};
+use crate::{Kinds, api::Managed, observe::Observation, site::Site};
 
 /// The user in the official images.
 const USER: i64 = 999;
@@ -48,11 +48,11 @@ pub(super) fn children(
     managed
         .config
         .as_deref()
-        .map(|text| Child::new("db-config", &config_map(site, text)))
+        .map(|text| Kinds::child("db-config", &config_map(site, text)))
         .into_iter()
         .chain([
-            Child::new("db-service", &super::marked(service(site))),
-            Child::new("db", &stateful_set(site, observation, template)).after([
+            Kinds::child("db-service", &super::marked(service(site))),
+            Kinds::child("db", &stateful_set(site, observation, template)).after([
                 "db-secret",
                 "db-claim",
                 "db-config",

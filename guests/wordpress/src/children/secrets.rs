@@ -8,7 +8,7 @@ use innkeeper_sdk::prelude::*;
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::json;
 
-use crate::{observe::Observation, site::Site};
+use crate::{Kinds, observe::Observation, site::Site};
 
 /// The site's user in a managed database.
 const USERNAME: &str = "wordpress";
@@ -75,7 +75,7 @@ pub(super) fn salts(site: &Site<'_>, observation: &Observation) -> Child {
 /// A new Secret, not ready until the next pass observes it. The children after it wait until its hash is known;
 /// otherwise Pods would restart right after their start.
 fn new(site: &Site<'_>, key: &str, secret: &Secret) -> Child {
-    Child::new(key, secret)
+    Kinds::child(key, secret)
         .once()
         .not_ready()
         .removal(site.policy())
@@ -83,7 +83,7 @@ fn new(site: &Site<'_>, key: &str, secret: &Secret) -> Child {
 
 fn existing(site: &Site<'_>, key: &str, name: &str) -> Child {
     let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name } });
-    Child::new(key, &secret)
+    Child::untyped(key, &secret)
         .hold()
         .ready()
         .removal(site.policy())

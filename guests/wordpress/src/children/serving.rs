@@ -16,6 +16,7 @@ use k8s_openapi::{
 };
 
 use super::web::PORT_NAME;
+use crate::Kinds;
 use crate::site::Site;
 
 /// The Service port.
@@ -23,9 +24,9 @@ const PORT: i32 = 80;
 
 /// Service and Ingress. The Ingress sends traffic to the Service, whose name may have another owner.
 pub(super) fn children(request: &Request, site: &Site<'_>) -> Vec<Child> {
-    let service = Child::new("web-service", &super::marked(service(site))).after(["db"]);
+    let service = Kinds::child("web-service", &super::marked(service(site))).after(["db"]);
     let ingress = site.has_ingress().then(|| {
-        let ingress = Child::new("ingress", &super::marked(ingress(site))).after(["db"]);
+        let ingress = Kinds::child("ingress", &super::marked(ingress(site))).after(["db"]);
         request.children.vouch(ingress, [&service])
     });
     // The Ingress waits for the Service, not for a load balancer's address.

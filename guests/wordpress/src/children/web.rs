@@ -21,6 +21,7 @@ use k8s_openapi::{
 
 use super::{environment, pod};
 use crate::{
+    Kinds,
     api::Scheme,
     observe::Observation,
     site::{RESTART_TRIGGER, Site},
@@ -52,15 +53,15 @@ pub(super) fn children(
         .spec
         .php_config
         .as_deref()
-        .map(|text| Child::new("php-config", &config_map(site, text)).after(["db"]));
-    let web = Child::new("web", &deployment(site, observation, template)).after([
+        .map(|text| Kinds::child("php-config", &config_map(site, text)).after(["db"]));
+    let web = Kinds::child("web", &deployment(site, observation, template)).after([
         "db",
         "salts",
         "code-claim",
         "php-config",
     ]);
     let budget =
-        budget(site).map(|budget| Child::new("pdb", &super::marked(budget)).after(["web"]));
+        budget(site).map(|budget| Kinds::child("pdb", &super::marked(budget)).after(["web"]));
     php.into_iter().chain([web]).chain(budget).collect()
 }
 

@@ -7,7 +7,7 @@ mod storage;
 use expect_test::{Expect, expect};
 use innkeeper_crd::Admitted;
 use innkeeper_guest_testing as testing;
-use innkeeper_sdk::{reconciler::Reconciler, testing::TestRequest};
+use innkeeper_sdk::testing::TestRequest;
 use kube_cel::{ValidationErrors, Validator};
 use serde_json::{Value, json};
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{claim, condition, events, first, host, parent, pass, pass_with, running, secret};
 
-fn request_of(outcome: &Outcome, key: &str) -> Value {
+fn request_of(outcome: &Answer, key: &str) -> Value {
     outcome.child(key).unwrap().object["spec"]["resources"]["requests"]["storage"].clone()
 }
 
@@ -158,7 +158,7 @@ fn claims_and_secrets_of_a_former_parent_are_used_again() {
         .cloned()
         .collect();
     let next = TestRequest::new(&parent("shop", &json!({})))
-        .answered(&Outcome::desired(former, Report::new()))
+        .answered(&Answer::from(Desired::new().children(former)))
         .retained(
             "db-secret",
             &secret("shop-mysql", &["root-password", "username", "password"]),

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{condition, first, parent, pass, pass_with, running, secret, workloads};
 
 /// An answer's keys in order, each with the keys that it waits for.
-fn keys(outcome: &Outcome) -> Vec<String> {
+fn keys(outcome: &Answer) -> Vec<String> {
     let children = outcome.children().iter();
     children
         .map(|child| {
@@ -79,7 +79,7 @@ fn a_ready_database_ends_the_waiting() {
         .filter(|child| child.key.starts_with("db"))
         .cloned()
         .collect();
-    let outcome = pass(&start.answered(&Outcome::desired(database, Report::new())));
+    let outcome = pass(&start.answered(&Answer::desired(database, Report::new())));
     assert_eq!(outcome.report().requeue, None);
     assert_eq!(
         condition(&outcome, "DatabaseReady"),

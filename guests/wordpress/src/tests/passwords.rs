@@ -170,7 +170,7 @@ fn workloads_stay_when_the_passwords_of_their_data_are_named_no_more() {
             .answered(&super::workloads(&before, 1, 1))
             .config(&config);
         let outcome = pass_with(&request, &mine);
-        assert!(matches!(outcome, Outcome::Keep(_)), "{references}");
+        assert!(matches!(outcome, Answer::Keep(_)), "{references}");
         let lost = "the database holds data, but there is no Secret shop-mysql with its passwords: set \
                     database.managed.credentialsSecretRef again, or create Secret shop-mysql with the \
                     passwords of the data";
@@ -221,7 +221,7 @@ fn a_secret_of_the_user_is_read_and_never_made() {
     );
 }
 
-fn annotation(outcome: &Outcome, key: &str) -> Value {
+fn annotation(outcome: &Answer, key: &str) -> Value {
     pod(outcome, "web")["metadata"]["annotations"][key].clone()
 }
 
@@ -356,7 +356,7 @@ fn a_deleted_salts_secret_is_made_anew_and_restarts_only_when_it_is_there() {
         .collect();
     let mut request = TestRequest::new(&parent)
         .retained("db-secret", &secret("shop-mysql", &MYSQL_KEYS))
-        .answered(&Outcome::desired(children, Report::new()));
+        .answered(&Answer::desired(children, Report::new()));
     let outcome = pass(&request);
     assert_eq!(outcome.child("salts"), without.child("salts"));
     assert_eq!(annotation(&outcome, SECRET_HASH), old);

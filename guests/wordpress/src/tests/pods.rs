@@ -376,7 +376,7 @@ fn selectors_do_not_depend_on_images() {
     }));
     let default = first(&json!({}));
     for key in ["web", "db"] {
-        let selector = |outcome: &Outcome| {
+        let selector = |outcome: &Answer| {
             outcome.child(key).unwrap().object["spec"]["selector"]["matchLabels"].clone()
         };
         assert_eq!(selector(&outcome), selector(&default));

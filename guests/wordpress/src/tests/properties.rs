@@ -85,7 +85,7 @@ impl Cluster {
             })
     }
 
-    fn pass(&mut self, parent: &Value) -> Result<Outcome, Fault> {
+    fn pass(&mut self, parent: &Value) -> Result<Answer, Fault> {
         let answer = Plugin::reconcile(&self.request(parent).build(), &Everything);
         let report = match &answer {
             Ok(outcome) => Some(outcome.report()),
@@ -95,14 +95,14 @@ impl Cluster {
             self.status = report.status.clone().unwrap_or_default();
             self.status["conditions"] = stored(report)["conditions"].take();
         }
-        if let Ok(Outcome::Desired(desired)) = &answer {
+        if let Ok(Answer::Desired(desired)) = &answer {
             self.apply(&desired.children);
         }
         answer
     }
 
     /// The answer after which no pass changes a child anymore.
-    fn settle(&mut self, parent: &Value) -> Result<Outcome, Fault> {
+    fn settle(&mut self, parent: &Value) -> Result<Answer, Fault> {
         for _ in 0..3 {
             self.pass(parent)?;
         }
@@ -209,7 +209,7 @@ fn name() -> impl Strategy<Value = String> {
 }
 
 /// Every selector in an answer.
-fn selectors(outcome: &Outcome) -> impl Iterator<Item = &Value> {
+fn selectors(outcome: &Answer) -> impl Iterator<Item = &Value> {
     outcome.children().iter().filter_map(|child| {
         let selector = child.object["spec"].get("selector")?;
         Some(selector.get("matchLabels").unwrap_or(selector))
@@ -266,7 +266,7 @@ proptest! {
         cluster.settle(&before).ok();
         for (kind, name) in cluster.children.clone().into_keys().filter(|identity| is_data(&identity.0)) {
             // An invalid parent changes no child.
-            if let Ok(Outcome::Desired(answer)) = cluster.pass(&after) {
+            if let Ok(Answer::Desired(answer)) = cluster.pass(&after) {
                 let is_stated = answer.children.iter().any(|child| (child.kind(), child.name()) == (&*kind, &*name));
                 prop_assert!(is_stated, "{kind} {name} is left out");
             }
@@ -309,7 +309,7 @@ proptest! {
         let (Ok(left), Ok(right)) = (answer(&left), answer(&right)) else {
             return Ok(());
         };
-        let identities = |outcome: &Outcome| -> BTreeSet<String> {
+        let identities = |outcome: &Answer| -> BTreeSet<String> {
             outcome.children().iter().map(Child::kind_and_name).collect()
         };
         prop_assert!(identities(&left).is_disjoint(&identities(&right)));

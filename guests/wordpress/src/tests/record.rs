@@ -8,7 +8,7 @@ use super::{claim, condition, events, parent, pass, running, secret, stored, wor
 /// A site whose parent is edited during a test.
 struct Course {
     /// The last accepted answer, with its database's ready Pods.
-    outcome: Outcome,
+    outcome: Answer,
     ready: i64,
 }
 
@@ -148,7 +148,7 @@ fn an_image_is_recorded_after_its_pod_has_been_ready_for_a_while() {
         .answered(&pass(&running(&parent("shop", &old))));
     let started = pass(&new);
     let mut ready = workloads(&started, 1, 1);
-    let Outcome::Desired(desired) = &mut ready else {
+    let Answer::Desired(desired) = &mut ready else {
         unreachable!("a valid parent has children");
     };
     for child in desired
@@ -158,7 +158,7 @@ fn an_image_is_recorded_after_its_pod_has_been_ready_for_a_while() {
     {
         child.object["status"]["availableReplicas"] = json!(0);
     }
-    let recorded = |outcome: &Outcome| {
+    let recorded = |outcome: &Answer| {
         let claim = &outcome.child("db-claim").unwrap().object;
         claim["metadata"]["annotations"]["example.com/database-image"].clone()
     };
@@ -185,14 +185,14 @@ fn the_last_ready_image_is_recorded_on_the_claim() {
 
 #[test]
 fn an_existing_stateful_set_keeps_its_policy() {
-    let policy = |outcome: &Outcome| {
+    let policy = |outcome: &Answer| {
         let spec = &outcome.child("db").unwrap().object["spec"];
         spec.get("podManagementPolicy").cloned()
     };
     let request = running(&parent("shop", &json!({})));
     let mut outcome = pass(&request);
     assert_eq!(policy(&outcome), Some(json!("Parallel")));
-    let Outcome::Desired(desired) = &mut outcome else {
+    let Answer::Desired(desired) = &mut outcome else {
         unreachable!("a valid parent has children");
     };
     for child in &mut desired.children {
@@ -216,7 +216,7 @@ fn kept_data_hold_their_own_schema_and_tables() {
     let keys = ["root-password", "username", "password"];
     let next = |spec: &Value| {
         TestRequest::new(&parent("shop", spec))
-            .answered(&Outcome::desired(claims.clone(), Report::new()))
+            .answered(&Answer::desired(claims.clone(), Report::new()))
             .retained("db-secret", &secret("shop-mysql", &keys))
     };
     for same in [

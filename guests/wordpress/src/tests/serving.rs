@@ -104,7 +104,7 @@ fn an_ingress_never_leads_to_the_service_of_another_owner() {
         let children = children
             .filter(|child| !gone.contains(&&*child.key))
             .cloned();
-        let observed = Outcome::desired(children, Report::new());
+        let observed = Answer::from(Desired::new().children(children));
         let outcome = pass(&TestRequest::new(&parent).answered(&observed));
         let ingress = outcome.child("ingress").unwrap();
         // The host creates it when the Service is a child; a load balancer's address may never come.

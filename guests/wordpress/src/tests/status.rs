@@ -118,7 +118,7 @@ fn a_status_older_than_its_spec_is_progress() {
         .unwrap()
         .clone();
     web.object["metadata"]["generation"] = json!(2);
-    let stale = request.answered(&Outcome::desired([web], Report::new()));
+    let stale = request.answered(&Answer::desired([web], Report::new()));
     assert_eq!(
         condition(&pass(&stale), "Progressing"),
         "Progressing=True/Progressing: waiting for the Deployment to be updated"
@@ -173,7 +173,7 @@ fn the_pod_of_the_database_tells_what_is_wrong() {
         .filter(|child| child.key.starts_with("db"))
         .cloned()
         .collect();
-    let start = request.answered(&Outcome::desired(database, Report::new()));
+    let start = request.answered(&Answer::desired(database, Report::new()));
     for (state, expected) in [
         (
             message("UserMissing\n"),
@@ -231,7 +231,7 @@ fn the_pod_of_the_database_tells_what_is_wrong() {
 fn a_database_that_was_ended_at_its_limit_names_the_field() {
     let request = TestRequest::new(&parent("shop", &json!({})));
     let mut outcome = workloads(&pass(&request), 0, 0);
-    if let Outcome::Desired(desired) = &mut outcome {
+    if let Answer::Desired(desired) = &mut outcome {
         desired.children.retain(|child| child.key.starts_with("db"));
     }
     let start = request.answered(&outcome);
@@ -263,7 +263,7 @@ fn pods_that_cannot_be_created_are_no_health() {
     let up = pass(&request);
     let edited = |key: &str, status: serde_json::Value| {
         let mut outcome = workloads(&up, 1, 1);
-        let Outcome::Desired(desired) = &mut outcome else {
+        let Answer::Desired(desired) = &mut outcome else {
             unreachable!("a valid parent has children");
         };
         for child in &mut desired.children {
@@ -295,7 +295,7 @@ fn pods_that_cannot_be_created_are_no_health() {
 fn a_database_that_was_just_created_is_no_trouble() {
     let request = TestRequest::new(&parent("shop", &json!({})));
     let mut outcome = workloads(&pass(&request), 0, 0);
-    let Outcome::Desired(desired) = &mut outcome else {
+    let Answer::Desired(desired) = &mut outcome else {
         unreachable!("a valid parent has children");
     };
     desired.children.retain(|child| child.key.starts_with("db"));
@@ -333,7 +333,7 @@ fn a_child_that_the_cluster_refuses_is_no_health() {
         ("pdb", "PodDisruptionBudget/shop"),
     ] {
         let mut older = workloads(&up, 2, 1);
-        let Outcome::Desired(desired) = &mut older else {
+        let Answer::Desired(desired) = &mut older else {
             unreachable!("a valid parent has children");
         };
         desired

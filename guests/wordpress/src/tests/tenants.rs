@@ -201,7 +201,7 @@ fn nothing_is_made_that_waits_for_an_object_of_a_later_parent() {
     for (spec, object, reported) in named() {
         let request = TestRequest::new(&parent("shop", &spec));
         let missing = pass(&request);
-        assert!(matches!(missing, Outcome::Keep(_)), "{spec}");
+        assert!(matches!(missing, Answer::Keep(_)), "{spec}");
         assert_eq!(condition(&missing, "Degraded"), reported, "{spec}");
         let outcome = pass_with(&request, &host().object(&object));
         assert!(outcome.child("web").is_some(), "{spec}");

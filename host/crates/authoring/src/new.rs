@@ -220,14 +220,13 @@ fn files(
     } = &parents.kind;
     let example = yaml::write(std::slice::from_ref(&parents.example))
         .or_fail(Exit::Failure, "failed to encode the example")?;
-    let mut metadata = "metadata(request.name(), &labels)".to_owned();
-    if parents.is_cluster_scoped {
-        // Children of cluster-scoped parents name their namespace, which needs a grant.
-        metadata = format!(
-            "innkeeper_sdk::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {{\n                \
-             namespace: Some(\"default\".to_owned()),\n                ..{metadata}\n            }}"
-        );
-    }
+    // Children of cluster-scoped parents name their namespace, which needs a grant.
+    let (mutable, namespace) = if parents.is_cluster_scoped {
+        let statement = "config.metadata.namespace = Some(\"default\".to_owned());";
+        ("mut ", format!("\n        {statement}"))
+    } else {
+        ("", String::new())
+    };
     let filled = |text: &str| {
         // The example goes last: it is text of the user.
         text.replace("{{name}}", name)
@@ -236,7 +235,8 @@ fn files(
             .replace("{{kind}}", kind)
             .replace("{{sdk}}", &dependencies.sdk)
             .replace("{{kit}}", &dependencies.kit)
-            .replace("{{metadata}}", &metadata)
+            .replace("{{mut}}", mutable)
+            .replace("{{namespace}}", &namespace)
             .replace("{{example}}", &format!("{:#}", parents.example))
     };
     let mut files: Vec<(PathBuf, String)> = [

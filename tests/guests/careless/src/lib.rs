@@ -8,9 +8,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// The plugin.
+/// The reconciler.
 #[derive(Debug)]
-pub struct Plugin;
+pub(crate) struct Carelesses;
 
 /// Configuration of the plugin.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
@@ -79,21 +79,24 @@ pub(crate) enum Weather {
     Hail,
 }
 
-impl Reconciler for Plugin {
+impl Reconciler for Carelesses {
+    type Parent = Careless;
+    type Children = ();
+    type Config = Config;
+
     fn describe() -> Manifest {
         Manifest::new("careless", env!("CARGO_PKG_VERSION"))
             .parent::<Careless>()
-            .child_kind("v1", "ConfigMap", true)
+            .untyped_child(ChildKind::new("v1", "ConfigMap"))
             .read_kind("v1", "ConfigMap", Access::Full, ReadScope::ParentNamespace)
-            .config_schema::<Config>()
     }
 
-    fn reconcile(request: &Request, host: &dyn Host) -> Result<Outcome, Fault> {
-        let parent: Careless = request.parent()?;
-        let config: Config = request.config()?;
-        let note = parent.spec.note.unwrap_or_default();
+    fn reconcile(parent: &Careless, cx: &Context<'_, Self>) -> Result<Answer, Fault> {
+        let config = cx.config();
+        let (request, host) = (cx.request(), cx.host());
+        let note = parent.spec.note.clone().unwrap_or_default();
         let a = |text: &str| config_map("a", text);
-        let b = config_map("b", &parent.spec.more.unwrap_or_default().concat());
+        let b = config_map("b", &parent.spec.more.clone().unwrap_or_default().concat());
         let has = |name: &str| request.children.by_key(name).is_some();
         let children = match config.habit {
             Habit::RandomName => vec![config_map(&format!("a-{}", random(host)), &note)],
@@ -110,12 +113,12 @@ impl Reconciler for Plugin {
             Habit::Good | Habit::RareField | Habit::Prunes | Habit::Forgets => vec![a(&note), b],
         };
         let keyed = |object: &Value| {
-            Child::new(
+            Child::untyped(
                 object["metadata"]["name"].as_str().unwrap_or_default(),
                 object,
             )
         };
-        Ok(Outcome::desired(children.iter().map(keyed), Report::new()))
+        Ok(Desired::new().children(children.iter().map(keyed)).into())
     }
 }
 
@@ -170,4 +173,4 @@ fn spin() -> ! {
     }
 }
 
-innkeeper_sdk::export!(Plugin);
+innkeeper_sdk::export!(Carelesses);

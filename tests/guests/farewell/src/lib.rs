@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// The plugin.
+/// The reconciler.
 #[derive(Debug)]
-pub struct Plugin;
+pub(crate) struct Farewells;
 
 /// A parent with one ConfigMap. Its spec decides how it is finalized.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug)]
@@ -42,34 +42,35 @@ pub(crate) enum End {
     Trap,
 }
 
-impl Reconciler for Plugin {
+impl Reconciler for Farewells {
+    type Parent = Farewell;
+    type Children = ();
+    type Config = NoConfig;
+
     fn describe() -> Manifest {
         Manifest::new("farewell", env!("CARGO_PKG_VERSION"))
             .parent::<Farewell>()
-            .child_kind("v1", "ConfigMap", true)
+            .untyped_child(ChildKind::new("v1", "ConfigMap"))
             .finalize()
     }
 
-    fn reconcile(request: &Request, _: &dyn Host) -> Result<Outcome, Fault> {
-        Ok(Outcome::desired([child(request, "hello")], Report::new()))
+    fn reconcile(_: &Farewell, cx: &Context<'_, Self>) -> Result<Answer, Fault> {
+        Ok(Desired::new().child(child(cx, "hello")).into())
     }
 
-    fn finalize(request: &Request, _: &dyn Host) -> Result<Outcome, Fault> {
-        let parent: Farewell = request.parent()?;
+    fn finalize(parent: &Farewell, cx: &Context<'_, Self>) -> Result<Answer, Fault> {
         match parent.spec.end {
-            End::Goodbye | End::GoodbyeOrNothing
-                if request.children.by_key("goodbye").is_some() =>
-            {
-                Ok(Outcome::finalized(Report::new()))
+            End::Goodbye | End::GoodbyeOrNothing if cx.children.by_key("goodbye").is_some() => {
+                Ok(Answer::finalized(Report::new()))
             }
-            End::GoodbyeOrNothing if request.namespace_terminating => {
-                Ok(Outcome::finalized(Report::new()))
+            End::GoodbyeOrNothing if cx.namespace_terminating => {
+                Ok(Answer::finalized(Report::new()))
             }
             End::Goodbye | End::GoodbyeOrNothing => {
-                let children = ["hello", "goodbye"].map(|key| child(request, key));
-                Ok(Outcome::desired(children, Report::new()))
+                let children = ["hello", "goodbye"].map(|key| child(cx, key));
+                Ok(Desired::new().children(children).into())
             }
-            End::Keep => Ok(Outcome::keep(Report::new())),
+            End::Keep => Ok(Answer::keep(Report::new())),
             End::Retry => Err(Fault::retry("told to try again")),
             End::Invalid => Err(Fault::invalid("spec.end: told to be wrong")),
             End::Trap => trap(),
@@ -78,7 +79,7 @@ impl Reconciler for Plugin {
 }
 
 fn child(request: &Request, key: &str) -> Child {
-    Child::new(key, &config_map(request, key))
+    Child::untyped(key, &config_map(request, key))
 }
 
 fn config_map(request: &Request, key: &str) -> Value {
@@ -94,4 +95,4 @@ fn trap() -> ! {
     panic!("told to trap")
 }
 
-innkeeper_sdk::export!(Plugin);
+innkeeper_sdk::export!(Farewells);

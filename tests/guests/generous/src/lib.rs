@@ -10,9 +10,9 @@ mod parent;
 
 use parent::Moody;
 
-/// The plugin.
+/// The reconciler.
 #[derive(Debug)]
-pub struct Plugin;
+pub(crate) struct Moodies;
 
 /// Configuration of the plugin. It ignores the mood.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
@@ -22,27 +22,28 @@ pub(crate) struct Config {
     says: String,
 }
 
-impl Reconciler for Plugin {
+impl Reconciler for Moodies {
+    type Parent = Moody;
+    type Children = ();
+    type Config = Config;
+
     fn describe() -> Manifest {
         Manifest::new("moody", env!("CARGO_PKG_VERSION"))
             .parent::<Moody>()
-            .child_kind("v1", "ConfigMap", true)
-            .child_kind("v1", "Secret", true)
-            .config_schema::<Config>()
+            .untyped_child(ChildKind::new("v1", "ConfigMap"))
+            .untyped_child(ChildKind::new("v1", "Secret"))
     }
 
-    fn reconcile(request: &Request, _: &dyn Host) -> Result<Outcome, Fault> {
-        let parent: Moody = request.parent()?;
-        let config: Config = request.config()?;
-        let config_map = parent::config_map(request, &parent, &config.says);
+    fn reconcile(parent: &Moody, cx: &Context<'_, Self>) -> Result<Answer, Fault> {
+        let config_map = parent::config_map(cx, parent, &cx.config().says);
         let secret = json!({
             "apiVersion": "v1", "kind": "Secret",
-            "metadata": { "name": request.name() },
+            "metadata": { "name": cx.name() },
             "stringData": { "touchy": parent.spec.touchy.to_string() },
         });
-        let children = [config_map, Child::new("more", &secret)];
-        Ok(Outcome::desired(children, Report::new()))
+        let children = [config_map, Child::untyped("more", &secret)];
+        Ok(Desired::new().children(children).into())
     }
 }
 
-innkeeper_sdk::export!(Plugin);
+innkeeper_sdk::export!(Moodies);

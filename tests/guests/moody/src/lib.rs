@@ -8,9 +8,9 @@ mod parent;
 
 use parent::Moody;
 
-/// The plugin.
+/// The reconciler.
 #[derive(Debug)]
-pub struct Plugin;
+pub(crate) struct Moodies;
 
 /// Configuration of the plugin.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
@@ -37,25 +37,27 @@ pub(crate) enum Mood {
     Touchy,
 }
 
-impl Reconciler for Plugin {
+impl Reconciler for Moodies {
+    type Parent = Moody;
+    type Children = ();
+    type Config = Config;
+
     fn describe() -> Manifest {
         Manifest::new("moody", env!("CARGO_PKG_VERSION"))
             .parent::<Moody>()
-            .child_kind("v1", "ConfigMap", true)
-            .config_schema::<Config>()
+            .untyped_child(ChildKind::new("v1", "ConfigMap"))
     }
 
-    fn reconcile(request: &Request, _: &dyn Host) -> Result<Outcome, Fault> {
-        let parent: Moody = request.parent()?;
-        let config: Config = request.config()?;
+    fn reconcile(parent: &Moody, cx: &Context<'_, Self>) -> Result<Answer, Fault> {
+        let config = cx.config();
         match config.mood {
-            Mood::Nothing => return Ok(Outcome::desired([], Report::new())),
+            Mood::Nothing => return Ok(Desired::new().into()),
             Mood::Trap => trap(),
             Mood::Touchy if parent.spec.touchy => trap(),
             Mood::Good | Mood::Touchy => {}
         }
-        let child = parent::config_map(request, &parent, &config.says);
-        Ok(Outcome::desired([child], Report::new()))
+        let child = parent::config_map(cx, parent, &config.says);
+        Ok(Desired::new().child(child).into())
     }
 }
 
@@ -64,4 +66,4 @@ fn trap() -> ! {
     panic!("in a bad mood")
 }
 
-innkeeper_sdk::export!(Plugin);
+innkeeper_sdk::export!(Moodies);

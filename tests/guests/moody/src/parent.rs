@@ -31,5 +31,5 @@ pub(crate) fn config_map(request: &Request, parent: &Moody, says: &str) -> Child
         "metadata": { "name": request.name() },
         "data": { "says": says, "note": parent.spec.note },
     });
-    Child::new("only", &object)
+    Child::untyped("only", &object)
 }

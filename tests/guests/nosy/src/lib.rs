@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// The plugin.
+/// The reconciler.
 #[derive(Debug)]
-pub struct Plugin;
+pub(crate) struct Nosies;
 
 /// The name of the Secrets that the guest tries to read, in its parent's namespace and elsewhere.
 const VICTIM: &str = "victim";
@@ -49,63 +49,66 @@ pub(crate) enum Behaviour {
     TakeSecret,
 }
 
-impl Reconciler for Plugin {
+impl Reconciler for Nosies {
+    type Parent = Nosy;
+    type Children = ();
+    type Config = NoConfig;
+
     /// Requests full access to Secrets; a plugin file is granted only their hashes.
     fn describe() -> Manifest {
         Manifest::new("nosy", env!("CARGO_PKG_VERSION"))
             .parent::<Nosy>()
-            .child_kind("v1", "ConfigMap", true)
-            .child_kind("v1", "Secret", true)
+            .untyped_child(ChildKind::new("v1", "ConfigMap"))
+            .untyped_child(ChildKind::new("v1", "Secret"))
             .read_kind("v1", "Secret", Access::Full, ReadScope::ParentNamespace)
             .read_kind("v1", "ConfigMap", Access::Full, ReadScope::Cluster)
     }
 
-    fn reconcile(request: &Request, host: &dyn Host) -> Result<Outcome, Fault> {
-        let parent: Nosy = request.parent()?;
-        let first = Child::new("first", &config_map(request, "first", "nothing"));
-        let children =
-            match parent.spec.behaviour {
-                Behaviour::Good => vec![first],
-                Behaviour::NotGranted => {
-                    host.get_as::<Value>("v1", "Pod", None, VICTIM)?;
-                    vec![first]
-                }
-                Behaviour::Calls => loop {
-                    host.get_as::<Value>("v1", "ConfigMap", None, VICTIM)?;
-                },
-                Behaviour::List => loop {
-                    list_all(host)?;
-                },
-                Behaviour::Secrets => {
-                    let own = Child::new("own", &secret(&format!("{}-own", request.name())))
-                        .generate("password", 32, ALPHANUMERIC);
-                    let seen = config_map(request, "seen", &seen(request, host));
-                    vec![first, own, Child::new("seen", &seen)]
-                }
-                Behaviour::Rotated => {
-                    let own = Child::new("own", &secret(&format!("{}-own", request.name())))
-                        .generate("password", 32, ALPHANUMERIC)
-                        .token("2");
-                    let seen = config_map(request, "seen", "nothing");
-                    vec![first, own, Child::new("seen", &seen)]
-                }
-                Behaviour::Zones => {
-                    let at = |zone, unix_ms| format!("{:?}", host.zone_offset(zone, unix_ms));
-                    let begin = 1_774_746_000_000;
-                    let said = [
-                        at("Europe/Berlin", begin - 1),
-                        at("Europe/Berlin", begin),
-                        at("Europe/Nowhere", begin),
-                    ];
-                    let zones = config_map(request, "zones", &said.join(" "));
-                    vec![first, Child::new("zones", &zones)]
-                }
-                Behaviour::TakeSecret => {
-                    let victim = Child::new("victim", &secret(VICTIM)).generate("made", 8, "ab");
-                    vec![first, victim]
-                }
-            };
-        Ok(Outcome::desired(children, Report::new()))
+    fn reconcile(parent: &Nosy, cx: &Context<'_, Self>) -> Result<Answer, Fault> {
+        let (request, host) = (cx.request(), cx.host());
+        let first = Child::untyped("first", &config_map(request, "first", "nothing"));
+        let children = match parent.spec.behaviour {
+            Behaviour::Good => vec![first],
+            Behaviour::NotGranted => {
+                host.get_as::<Value>("v1", "Pod", None, VICTIM)?;
+                vec![first]
+            }
+            Behaviour::Calls => loop {
+                host.get_as::<Value>("v1", "ConfigMap", None, VICTIM)?;
+            },
+            Behaviour::List => loop {
+                list_all(host)?;
+            },
+            Behaviour::Secrets => {
+                let own = Child::untyped("own", &secret(&format!("{}-own", request.name())))
+                    .generate("password", 32, ALPHANUMERIC);
+                let seen = config_map(request, "seen", &seen(request, host));
+                vec![first, own, Child::untyped("seen", &seen)]
+            }
+            Behaviour::Rotated => {
+                let own = Child::untyped("own", &secret(&format!("{}-own", request.name())))
+                    .generate("password", 32, ALPHANUMERIC)
+                    .token("2");
+                let seen = config_map(request, "seen", "nothing");
+                vec![first, own, Child::untyped("seen", &seen)]
+            }
+            Behaviour::Zones => {
+                let at = |zone, unix_ms| format!("{:?}", host.zone_offset(zone, unix_ms));
+                let begin = 1_774_746_000_000;
+                let said = [
+                    at("Europe/Berlin", begin - 1),
+                    at("Europe/Berlin", begin),
+                    at("Europe/Nowhere", begin),
+                ];
+                let zones = config_map(request, "zones", &said.join(" "));
+                vec![first, Child::untyped("zones", &zones)]
+            }
+            Behaviour::TakeSecret => {
+                let victim = Child::untyped("victim", &secret(VICTIM)).generate("made", 8, "ab");
+                vec![first, victim]
+            }
+        };
+        Ok(Desired::new().children(children).into())
     }
 }
 
@@ -160,4 +163,4 @@ fn secret(name: &str) -> Value {
     json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name } })
 }
 
-innkeeper_sdk::export!(Plugin);
+innkeeper_sdk::export!(Nosies);

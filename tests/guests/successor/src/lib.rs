@@ -29,9 +29,9 @@ pub(crate) struct MoodySpec {
     owner: Option<String>,
 }
 
-/// The plugin.
+/// The reconciler.
 #[derive(Debug)]
-pub struct Plugin;
+pub(crate) struct Moodies;
 
 /// Configuration of the plugin. It ignores the mood.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
@@ -45,34 +45,33 @@ pub(crate) struct Config {
     requires_owner: bool,
 }
 
-impl Reconciler for Plugin {
+impl Reconciler for Moodies {
+    type Parent = Moody;
+    type Children = ();
+    type Config = Config;
+
     fn describe() -> Manifest {
         Manifest::new("moody", env!("CARGO_PKG_VERSION"))
             .parent::<Moody>()
-            .child_kind("v1", "ConfigMap", true)
-            .config_schema::<Config>()
+            .untyped_child(ChildKind::new("v1", "ConfigMap"))
     }
 
-    fn reconcile(request: &Request, _: &dyn Host) -> Result<Outcome, Fault> {
-        let parent: Moody = request.parent()?;
-        let config: Config = request.config()?;
+    fn reconcile(parent: &Moody, cx: &Context<'_, Self>) -> Result<Answer, Fault> {
+        let config = cx.config();
         if config.requires_owner && parent.spec.owner.is_none() {
             return Err(Fault::invalid("spec: missing field `owner`"));
         }
         let object = json!({
             "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": { "name": request.name() },
+            "metadata": { "name": cx.name() },
             "data": {
-                "says": config.says,
-                "note": parent.spec.note,
-                "owner": parent.spec.owner.unwrap_or_default(),
+                "says": &config.says,
+                "note": &parent.spec.note,
+                "owner": parent.spec.owner.clone().unwrap_or_default(),
             },
         });
-        Ok(Outcome::desired(
-            [Child::new("only", &object)],
-            Report::new(),
-        ))
+        Ok(Desired::new().child(Child::untyped("only", &object)).into())
     }
 }
 
-innkeeper_sdk::export!(Plugin);
+innkeeper_sdk::export!(Moodies);

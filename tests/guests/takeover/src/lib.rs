@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// The plugin.
+/// The reconciler.
 #[derive(Debug)]
-pub struct Plugin;
+pub(crate) struct Takeovers;
 
 /// A parent whose spec decides on the children.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug)]
@@ -41,17 +41,20 @@ pub(crate) enum Behaviour {
     BootstrapToken,
 }
 
-impl Reconciler for Plugin {
+impl Reconciler for Takeovers {
+    type Parent = Takeover;
+    type Children = ();
+    type Config = NoConfig;
+
     fn describe() -> Manifest {
         Manifest::new("takeover", env!("CARGO_PKG_VERSION"))
             .parent::<Takeover>()
-            .child_kind("v1", "ConfigMap", true)
-            .child_kind("v1", "Secret", false)
-            .child_kind("v1", "Pod", false)
+            .untyped_child(ChildKind::new("v1", "ConfigMap"))
+            .untyped_child(ChildKind::new("v1", "Secret").optional())
+            .untyped_child(ChildKind::new("v1", "Pod").optional())
     }
 
-    fn reconcile(request: &Request, _: &dyn Host) -> Result<Outcome, Fault> {
-        let parent: Takeover = request.parent()?;
+    fn reconcile(parent: &Takeover, cx: &Context<'_, Self>) -> Result<Answer, Fault> {
         let mut child = match parent.spec.behaviour {
             Behaviour::Good => json!({"kind": "ConfigMap", "data": {"said": "nothing"}}),
             Behaviour::PrivilegedPod => pod(&json!({
@@ -93,12 +96,11 @@ impl Reconciler for Plugin {
             }),
         };
         child["apiVersion"] = "v1".into();
-        child["metadata"]["namespace"] = parent.spec.namespace.into();
+        child["metadata"]["namespace"] = (&*parent.spec.namespace).into();
         if child["metadata"]["name"].is_null() {
-            child["metadata"]["name"] = format!("{}-child", request.name()).into();
+            child["metadata"]["name"] = format!("{}-child", cx.name()).into();
         }
-        let children = vec![Child::new("child", &child)];
-        Ok(Outcome::desired(children, Report::new()))
+        Ok(Desired::new().child(Child::untyped("child", &child)).into())
     }
 }
 
@@ -106,4 +108,4 @@ fn pod(spec: &Value) -> Value {
     json!({"kind": "Pod", "spec": spec})
 }
 
-innkeeper_sdk::export!(Plugin);
+innkeeper_sdk::export!(Takeovers);

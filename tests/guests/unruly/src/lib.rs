@@ -10,9 +10,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// The plugin.
+/// The reconciler.
 #[derive(Debug)]
-pub struct Plugin;
+pub(crate) struct Unrulies;
 
 /// The key of the child with a made-up name.
 const MADE_UP: &str = "made-up";
@@ -99,25 +99,29 @@ pub(crate) enum Behaviour {
     Finalized,
 }
 
-impl Reconciler for Plugin {
+impl Reconciler for Unrulies {
+    type Parent = Unruly;
+    type Children = ();
+    type Config = NoConfig;
+
     fn describe() -> Manifest {
         Manifest::new("unruly", env!("CARGO_PKG_VERSION"))
             .parent::<Unruly>()
-            .child_kind("v1", "ConfigMap", true)
-            .child_kind("test.innkeeper.dev/v1", "Garbage", false)
+            .untyped_child(ChildKind::new("v1", "ConfigMap"))
+            .untyped_child(ChildKind::new("test.innkeeper.dev/v1", "Garbage").optional())
     }
 
-    fn reconcile(request: &Request, host: &dyn Host) -> Result<Outcome, Fault> {
-        let parent: Unruly = request.parent()?;
+    fn reconcile(parent: &Unruly, cx: &Context<'_, Self>) -> Result<Answer, Fault> {
+        let (request, host) = (cx.request(), cx.host());
         match parent.spec.behaviour {
             Behaviour::MadeUpName => {
                 let name = made_up_name(request, host);
                 let child = with(config_map(request, "first"), "name", &name);
-                let child = Child::new(MADE_UP, &child);
-                Ok(Outcome::desired([child], Report::new()))
+                let child = Child::untyped(MADE_UP, &child);
+                Ok(Desired::new().child(child).into())
             }
-            Behaviour::Keep => Ok(Outcome::keep(Report::new())),
-            Behaviour::Finalized => Ok(Outcome::finalized(Report::new())),
+            Behaviour::Keep => Ok(Answer::keep(Report::new())),
+            Behaviour::Finalized => Ok(Answer::finalized(Report::new())),
             Behaviour::Retry => Err(Fault::retry("told to try again")),
             Behaviour::Invalid => Err(Fault::invalid("spec.behaviour: told to be wrong")),
             Behaviour::Fatal => Err(Fault::fatal("told to give up")),
@@ -128,14 +132,17 @@ impl Reconciler for Plugin {
             Behaviour::Flood => flood(host),
             behaviour => {
                 let mut children = children(behaviour, request, host);
-                if let (Some(numbers), Some(first)) = (parent.spec.numbers, children.first_mut()) {
+                if let (Some(numbers), Some(first)) = (&parent.spec.numbers, children.first_mut()) {
                     first["data"] = json!({ "numbers": json!(numbers).to_string() });
                 }
                 let children = children
                     .into_iter()
                     .enumerate()
-                    .map(|(index, child)| Child::new(format!("child-{index}"), &child));
-                Ok(Outcome::desired(children, report(behaviour, host)))
+                    .map(|(index, child)| Child::untyped(format!("child-{index}"), &child));
+                Ok(Desired::new()
+                    .children(children)
+                    .report(report(behaviour, host))
+                    .into())
             }
         }
     }
@@ -280,4 +287,4 @@ fn flood(host: &dyn Host) -> ! {
     }
 }
 
-innkeeper_sdk::export!(Plugin);
+innkeeper_sdk::export!(Unrulies);

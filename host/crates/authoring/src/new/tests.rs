@@ -220,7 +220,7 @@ fn types_and_an_example_come_from_a_definition() {
             pub r#type: Option<LakeSpecType>,
         }
     "#]]
-    .assert_eq(types.split_once("\n}\n").unwrap().1);
+    .assert_eq(&types[types.find("\n/// The Lake.").unwrap()..]);
     expect![[r"
         apiVersion: example.com/v2
         kind: Lake

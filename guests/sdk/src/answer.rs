@@ -1,4 +1,4 @@
-//! The answer of a pass: the desired children, and the report about the parent.
+//! A pass's answer: the desired children, and the report about the parent.
 
 use std::time::Duration;
 
@@ -9,70 +9,29 @@ use crate::child::Child;
 use crate::condition::Condition;
 use crate::json;
 
-/// The answer of one pass.
+/// A pass's answer.
 ///
-/// An empty desired set, "keep all children" and a [`Fault`](crate::fault::Fault) are different
-/// answers, because an answer that is empty by accident must never delete a child.
+/// An empty desired set, "keep all children" and a [`Fault`](crate::fault::Fault) are different, because an answer that
+/// is empty by accident must never delete a child.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The host brings the children to this set, and deletes owned children that are not in it.
+pub enum Answer {
+    /// The host applies these children, and deletes owned children that are not among them.
     Desired(Desired),
-    /// The host leaves all children as they are.
+    /// The host leaves all children unchanged.
     Keep(Report),
     /// The parent may be deleted; valid in phase `finalize` only.
     Finalized(Report),
 }
 
-impl Outcome {
-    /// An answer with the whole desired set; the host deletes owned children that are not in it.
+impl Answer {
+    /// An answer that leaves all children unchanged.
     ///
     /// ```
     /// use innkeeper_sdk::prelude::*;
-    /// use innkeeper_sdk::testing::{FakeHost, TestRequest};
-    /// use serde_json::json;
     ///
-    /// fn reconcile(request: &Request, _: &dyn Host) -> Result<Outcome, Fault> {
-    ///     let water = json!({
-    ///         "apiVersion": "v1", "kind": "ConfigMap",
-    ///         "metadata": {"name": request.name()}, "data": {"depth": "2"},
-    ///     });
-    ///     let report = Report::new().condition(Condition::new("Ready", true, "Filled", "there is water"));
-    ///     // A child of an earlier answer that is not here any more is deleted.
-    ///     Ok(Outcome::desired([Child::new("water", &water)], report))
-    /// }
-    ///
-    /// let pond = json!({"apiVersion": "example.com/v1", "kind": "Pond", "metadata": {"name": "north"}});
-    /// let outcome = reconcile(&TestRequest::new(&pond).build(), &FakeHost::new()).unwrap();
-    /// assert_eq!(outcome.child("water").unwrap().kind_and_name(), "ConfigMap/north");
-    /// ```
-    pub fn desired(children: impl IntoIterator<Item = Child>, report: Report) -> Self {
-        Self::Desired(Desired {
-            children: children.into_iter().collect(),
-            report,
-        })
-    }
-
-    /// An answer that leaves all children as they are.
-    ///
-    /// ```
-    /// use innkeeper_sdk::prelude::*;
-    /// use innkeeper_sdk::testing::{FakeHost, TestRequest};
-    /// use serde_json::json;
-    ///
-    /// fn reconcile(request: &Request, _: &dyn Host) -> Result<Outcome, Fault> {
-    ///     if request.parent_value()["spec"]["suspend"] == true {
-    ///         let paused = Condition::new("Ready", false, "Suspended", "spec.suspend is true");
-    ///         return Ok(Outcome::keep(Report::new().condition(paused)));
-    ///     }
-    ///     Ok(Outcome::desired([], Report::new()))
-    /// }
-    ///
-    /// let pond = json!({
-    ///     "apiVersion": "example.com/v1", "kind": "Pond", "metadata": {"name": "north"},
-    ///     "spec": {"suspend": true},
-    /// });
-    /// let outcome = reconcile(&TestRequest::new(&pond).build(), &FakeHost::new()).unwrap();
-    /// assert!(matches!(outcome, Outcome::Keep(_)));
+    /// let paused = Condition::new("Ready", false, "Suspended", "spec.suspend is true");
+    /// let answer = Answer::keep(Report::new().condition(paused));
+    /// assert!(answer.children().is_empty());
     /// ```
     pub const fn keep(report: Report) -> Self {
         Self::Keep(report)
@@ -82,48 +41,17 @@ impl Outcome {
     ///
     /// ```
     /// use innkeeper_sdk::prelude::*;
-    /// use innkeeper_sdk::testing::{FakeHost, TestRequest};
     /// use k8s_openapi::api::batch::v1::Job;
-    /// use serde_json::json;
     ///
-    /// struct Ponds;
-    ///
-    /// impl Reconciler for Ponds {
-    ///     fn describe() -> Manifest {
-    ///         Manifest::new("ponds", "1.0.0").child::<Job>().finalize()
+    /// /// Lets the parent be deleted when a Job has drained the pond.
+    /// fn drain(request: &Request, drain: Child) -> Result<Answer, Fault> {
+    ///     let job: Option<Job> = request.children.get(drain.name())?;
+    ///     let succeeded = job.and_then(|job| job.status?.succeeded);
+    ///     if succeeded == Some(1) {
+    ///         return Ok(Answer::finalized(Report::new()));
     ///     }
-    ///
-    ///     fn reconcile(_: &Request, _: &dyn Host) -> Result<Outcome, Fault> {
-    ///         Ok(Outcome::desired([], Report::new()))
-    ///     }
-    ///
-    ///     // The parent is deleted, and stays until a Job has drained the pond.
-    ///     fn finalize(request: &Request, _: &dyn Host) -> Result<Outcome, Fault> {
-    ///         let drain = json!({
-    ///             "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": request.name()},
-    ///             "spec": {"template": {"spec": {
-    ///                 "restartPolicy": "Never", "containers": [{"name": "drain", "image": "pump:1"}],
-    ///             }}},
-    ///         });
-    ///         let job: Option<Job> = request.children.get(request.name())?;
-    ///         let status = job.and_then(|job| job.status).unwrap_or_default();
-    ///         if status.succeeded == Some(1) {
-    ///             return Ok(Outcome::finalized(Report::new()));
-    ///         }
-    ///         Ok(Outcome::desired([Child::new("drain", &drain)], Report::new()))
-    ///     }
+    ///     Ok(Desired::new().child(drain).into())
     /// }
-    ///
-    /// let pond = json!({"apiVersion": "example.com/v1", "kind": "Pond", "metadata": {"name": "north"}});
-    /// let deleted = || TestRequest::new(&pond).finalizing();
-    /// let first = Ponds::finalize(&deleted().build(), &FakeHost::new()).unwrap();
-    /// assert!(first.child("drain").is_some());
-    /// let done = json!({
-    ///     "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "north"},
-    ///     "status": {"succeeded": 1},
-    /// });
-    /// let last = Ponds::finalize(&deleted().child("drain", &done).build(), &FakeHost::new()).unwrap();
-    /// assert_eq!(last, Outcome::finalized(Report::new()));
     /// ```
     pub const fn finalized(report: Report) -> Self {
         Self::Finalized(report)
@@ -151,17 +79,33 @@ impl Outcome {
     }
 }
 
-impl From<Desired> for Outcome {
+impl From<Desired> for Answer {
     fn from(desired: Desired) -> Self {
         Self::Desired(desired)
     }
 }
 
-/// The whole desired set of children, in the order in which the reconciler stated them, and the
-/// report.
+/// The complete set of desired children, in the reconciler's order, and the report.
+///
+/// The host deletes owned children that are not in the set.
+///
+/// ```
+/// use innkeeper_sdk::prelude::*;
+/// use serde_json::json;
+///
+/// let water = json!({
+///     "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "north"}, "data": {"depth": "2"},
+/// });
+/// let answer: Answer = Desired::new()
+///     .child(Child::untyped("water", &water))
+///     .status(&json!({"depth": 2}))
+///     .condition(Condition::new("Full", true, "Rain", "the pond is full"))
+///     .into();
+/// assert_eq!(answer.child("water").unwrap().kind_and_name(), "ConfigMap/north");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Desired {
-    /// Each child that shall exist; keys are unique.
+    /// All children that should exist; keys are unique.
     pub children: Vec<Child>,
     /// Status, conditions, events, next pass.
     pub report: Report,
@@ -190,14 +134,42 @@ impl Desired {
         self.report = report;
         self
     }
+
+    /// Sets the parent's status, see [`Report::status`].
+    ///
+    /// # Panics
+    ///
+    /// Panics if the value cannot be written as JSON, such as a map whose keys are not strings.
+    pub fn status(mut self, status: &impl Serialize) -> Self {
+        self.report = self.report.status(status);
+        self
+    }
+
+    /// Adds a condition, see [`Report::condition`].
+    pub fn condition(mut self, condition: Condition) -> Self {
+        self.report = self.report.condition(condition);
+        self
+    }
+
+    /// Adds an event.
+    pub fn event(mut self, event: Event) -> Self {
+        self.report = self.report.event(event);
+        self
+    }
+
+    /// Requests another pass after this time, see [`Report::requeue`].
+    pub const fn requeue(mut self, after: Duration) -> Self {
+        self.report.requeue = Some(after);
+        self
+    }
 }
 
-/// The report of a pass: status, conditions and events of the parent, and the next pass.
+/// A report about the parent: status, conditions, events, and the time of the next pass.
 ///
 /// ```
 /// use std::time::Duration;
 /// use innkeeper_sdk::condition::Condition;
-/// use innkeeper_sdk::outcome::{Event, Report};
+/// use innkeeper_sdk::answer::{Event, Report};
 ///
 /// let report = Report::new()
 ///     .status(&serde_json::json!({"replicas": 3}))
@@ -227,7 +199,7 @@ impl Report {
 
     /// Sets the whole status.
     ///
-    /// Null members and the member `conditions` are removed; conditions are stated beside the status.
+    /// Null members and `conditions` are removed; set conditions with [`condition`](Self::condition).
     ///
     /// # Panics
     ///
@@ -246,7 +218,7 @@ impl Report {
         match self
             .conditions
             .iter_mut()
-            .find(|it| it.type_ == condition.type_)
+            .find(|stated| stated.type_ == condition.type_)
         {
             Some(stated) => *stated = condition,
             None => self.conditions.push(condition),
@@ -274,13 +246,13 @@ impl Report {
 
     /// Requests another pass after this time, even without a change.
     ///
-    /// A part of a millisecond is rounded up, so that the pass is never too early.
+    /// Rounded up to whole milliseconds, so that the pass is never too early.
     pub const fn requeue(mut self, after: Duration) -> Self {
         self.requeue = Some(after);
         self
     }
 
-    /// The condition of this type.
+    /// Returns the condition with this type.
     pub fn find_condition(&self, type_: &str) -> Option<&Condition> {
         self.conditions
             .iter()
@@ -288,7 +260,7 @@ impl Report {
     }
 }
 
-/// The type of an [`Event`].
+/// An [`Event`]'s type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventType {
     /// Information about normal progress.

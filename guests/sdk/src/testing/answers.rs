@@ -1,19 +1,19 @@
-//! Checks of an outcome against the manifest.
+//! Checks an answer against the manifest.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
 use super::{identity, statuses};
+use crate::answer::Answer;
 use crate::child::{Child, is_dns_subdomain};
 use crate::manifest::Manifest;
-use crate::outcome::Outcome;
 use crate::request::{Phase, Request};
 
-/// The number of characters of a name and of a key.
+/// The maximum length of names and keys, in characters.
 const NAME_CHARS_MAX: usize = 253;
 
-/// Fields of the metadata that only the host and the API server set.
+/// Metadata fields that only the host and the API server set.
 const OTHERS_METADATA: [&str; 11] = [
     "creationTimestamp",
     "deletionGracePeriodSeconds",
@@ -28,34 +28,34 @@ const OTHERS_METADATA: [&str; 11] = [
     "uid",
 ];
 
-/// Lists the rules of the host that an outcome breaks; empty if it keeps them.
+/// Lists the host rules that an answer breaks.
 ///
-/// The host refuses an outcome that breaks one of them, and changes nothing. The list has the kinds that the
-/// manifest does not declare, keys and objects that are stated twice, an `after` that names no child or leads to
-/// a circle, namespaces other than that of a namespaced parent, names, fields of the metadata that are not the
-/// plugin's, and `Finalized` for a parent that is not being deleted. What depends on the cluster, such as grants
-/// and limits, only the host knows: `innkeeper test` checks more.
+/// The host refuses an answer that breaks a rule, and changes nothing. The list has undeclared kinds, duplicate keys and
+/// objects, an `after` without a child or in a cycle, namespaces other than a namespaced parent's, invalid names,
+/// metadata fields that a plugin must not set, and `Finalized` for a parent that is not being deleted. It cannot check
+/// grants and limits, which depend on the cluster; `innkeeper test` checks more.
 ///
 /// ```
 /// use innkeeper_sdk::prelude::*;
-/// use innkeeper_sdk::testing::{TestRequest, outcome_problems};
+/// use innkeeper_sdk::testing::{TestRequest, answer_problems};
 /// use serde_json::json;
 ///
-/// let manifest = Manifest::new("ponds", "1.0.0").child_kind("v1", "ConfigMap", true);
+/// let manifest = Manifest::new("ponds", "1.0.0").untyped_child(ChildKind::new("v1", "ConfigMap"));
 /// let parent = json!({"metadata": {"name": "koi", "namespace": "demo"}});
 /// let request = TestRequest::new(&parent).build();
 /// let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "koi"}});
-/// let outcome = Outcome::desired([Child::new("service", &service)], Report::new());
-/// let problems = outcome_problems(&manifest, &request, &outcome);
+/// let answer = Desired::new().child(Child::untyped("service", &service)).into();
+/// let problems = answer_problems(&manifest, &request, &answer);
 /// assert_eq!(problems, ["child service: describe() does not declare children of kind v1 Service"]);
 /// ```
-pub fn outcome_problems(manifest: &Manifest, request: &Request, outcome: &Outcome) -> Vec<String> {
+pub fn answer_problems(manifest: &Manifest, request: &Request, answer: &Answer) -> Vec<String> {
     let mut problems = Vec::new();
-    if matches!(outcome, Outcome::Finalized(_)) && request.phase == Phase::Reconcile {
+    if matches!(answer, Answer::Finalized(_)) && request.phase == Phase::Reconcile {
         problems.push("finalized is an answer for a parent that is being deleted".to_owned());
     }
-    let (mut keys, mut objects) = (BTreeSet::new(), BTreeMap::new());
-    for child in outcome.children() {
+    let mut keys = BTreeSet::new();
+    let mut objects = BTreeMap::new();
+    for child in answer.children() {
         let mut tell = |problem: String| problems.push(format!("child {}: {problem}", child.key));
         let length = child.key.chars().count();
         if !(1..=NAME_CHARS_MAX).contains(&length) {
@@ -92,24 +92,29 @@ pub fn outcome_problems(manifest: &Manifest, request: &Request, outcome: &Outcom
             }
         }
     }
-    order_problems(outcome.children(), &mut problems);
-    let status = outcome.report().status.clone();
-    let status = status.unwrap_or_else(|| serde_json::json!({}));
+    order_problems(answer.children(), &mut problems);
+    let status = answer
+        .report()
+        .status
+        .clone()
+        .unwrap_or_else(|| serde_json::json!({}));
     problems.extend(statuses::problems(manifest, request, &status));
     problems
 }
 
-/// Tells an undeclared kind and an unusable name.
+/// Reports an undeclared kind and an invalid name.
 fn kind_problems(manifest: &Manifest, object: &Value, tell: &mut impl FnMut(String)) {
     let (group, kind, _, name) = identity(object);
     let version = object["apiVersion"].as_str().unwrap_or_default();
     let mut declared = manifest.children.iter();
-    if !declared.any(|it| it.api_version == version && it.kind == kind) {
+    if !declared
+        .any(|declared_kind| declared_kind.api_version == version && declared_kind.kind == kind)
+    {
         tell(format!(
             "describe() does not declare children of kind {version} {kind}"
         ));
     }
-    // Kinds of roles may have other names.
+    // RBAC kinds allow other names.
     let is_role = group == "rbac.authorization.k8s.io";
     let is_free = is_role && (1..=NAME_CHARS_MAX).contains(&name.len());
     if !is_free && !is_dns_subdomain(name) {
@@ -117,9 +122,9 @@ fn kind_problems(manifest: &Manifest, object: &Value, tell: &mut impl FnMut(Stri
     }
 }
 
-/// Tells each `after` without a child, and the children that wait for each other.
+/// Reports each `after` without a child, and children that wait for each other.
 fn order_problems(children: &[Child], problems: &mut Vec<String>) {
-    let keys: BTreeSet<&str> = children.iter().map(|it| it.key.as_str()).collect();
+    let keys: BTreeSet<&str> = children.iter().map(|child| child.key.as_str()).collect();
     for child in children {
         for key in &child.after {
             if !keys.contains(key.as_str()) {
@@ -132,15 +137,15 @@ fn order_problems(children: &[Child], problems: &mut Vec<String>) {
     }
     let mut waiting: Vec<&Child> = children.iter().collect();
     loop {
-        let left: BTreeSet<&str> = waiting.iter().map(|it| it.key.as_str()).collect();
+        let open: BTreeSet<&str> = waiting.iter().map(|child| child.key.as_str()).collect();
         let before = waiting.len();
-        waiting.retain(|it| it.after.iter().any(|key| left.contains(key.as_str())));
+        waiting.retain(|child| child.after.iter().any(|key| open.contains(key.as_str())));
         if waiting.len() == before {
             break;
         }
     }
     if !waiting.is_empty() {
-        let keys: Vec<&str> = waiting.iter().map(|it| it.key.as_str()).collect();
+        let keys: Vec<&str> = waiting.iter().map(|child| child.key.as_str()).collect();
         problems.push(format!(
             "the children {} wait for each other",
             keys.join(", ")
