@@ -1,7 +1,7 @@
-//! The disruption budget of a parent's Pods: the field with its rules, and the child.
+//! PodDisruptionBudgets: the parent's field with CEL rules, and the child.
 //!
-//! The rules are in CEL, so that the API server refuses a budget that Kubernetes would refuse as a
-//! child, and one that would block every node drain.
+//! With the rules in CEL, the API server refuses a parent whose budget would be an invalid child, or would block
+//! every node drain.
 
 #![expect(
     unreachable_pub,
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::labels;
 
-/// The message of the rules about budgets that no eviction passes.
+/// The message of the rules against budgets that block every eviction.
 pub const BLOCKS_EVICTIONS: &str = "podDisruptionBudget would block every eviction";
 
 /// Limits for voluntary disruptions, such as node drains; the field `podDisruptionBudget` of a
@@ -35,7 +35,7 @@ pub const BLOCKS_EVICTIONS: &str = "podDisruptionBudget would block every evicti
     )
     .message(BLOCKS_EVICTIONS),
     validation = Rule::new(
-        // A number is equal to its own text as a number, a string never is.
+        // Only a number equals the number in its own text.
         "(!has(self.minAvailable) || (string(self.minAvailable).matches('^[0-9]{1,9}$') \
          ? self.minAvailable == int(string(self.minAvailable)) \
          : string(self.minAvailable).matches('^(100|[1-9]?[0-9])%$'))) \
@@ -59,10 +59,9 @@ pub struct DisruptionBudget {
 }
 
 impl DisruptionBudget {
-    /// The child that limits disruptions of the Pods with these labels; none unless it is enabled.
+    /// Returns the child for the Pods with these labels, if the budget is enabled.
     ///
-    /// Pods that are not ready may always be evicted: a crashing workload must not block a node
-    /// drain.
+    /// Unready Pods may always be evicted, because a crashing workload must not block a node drain.
     ///
     /// ```
     /// use innkeeper_kit::{budget::DisruptionBudget, labels::base_labels};
@@ -93,12 +92,10 @@ impl DisruptionBudget {
     }
 }
 
-/// The rule that a number in `minAvailable` is lower than the number of replicas, for the schema that
-/// holds both fields.
+/// Requires a number in `minAvailable` below the replica count; for the schema with both fields.
 ///
-/// `budget` is the path from there to the [`DisruptionBudget`], and `replicas` the field with the
-/// number, 1 when absent.
-/// A parent that asks for zero replicas passes, so that it can be paused with its budget.
+/// `budget` is the path from there to the [`DisruptionBudget`], and `replicas` the replica field, 1 when absent.
+/// Zero replicas pass, so that a parent can be paused with its budget.
 ///
 /// ```
 /// use innkeeper_kit::budget::{self, DisruptionBudget};
@@ -123,8 +120,7 @@ pub fn below_replicas(budget: &str, replicas: &str) -> Rule {
     .message("podDisruptionBudget.minAvailable must be lower than the number of replicas")
 }
 
-/// The same rule for a percentage in `minAvailable`: Kubernetes rounds the number of Pods up, so that
-/// 90 % of three Pods are all three.
+/// The same rule for a percentage in `minAvailable`: Kubernetes rounds up, so 90 % of three Pods are all three.
 pub fn allows_evictions(budget: &str, replicas: &str) -> Rule {
     min_available_rule(budget, replicas, |share, replicas| {
         format!(
@@ -135,7 +131,7 @@ pub fn allows_evictions(budget: &str, replicas: &str) -> Rule {
     .message(BLOCKS_EVICTIONS)
 }
 
-/// A rule that compares the text of `minAvailable` with the number of replicas, where both matter.
+/// Returns a rule that compares `minAvailable` with the replica count, if the budget is enabled.
 fn min_available_rule(
     budget: &str,
     replicas: &str,
@@ -170,10 +166,10 @@ mod tests {
 
     #[test]
     fn states_no_child_unless_enabled() {
-        let budget = |given: serde_json::Value| {
-            let given: DisruptionBudget = serde_json::from_value(given).unwrap();
+        let budget = |value: serde_json::Value| {
+            let budget: DisruptionBudget = serde_json::from_value(value).unwrap();
             let selector = BTreeMap::from([("app".to_owned(), "web".to_owned())]);
-            given.object(ObjectMeta::default(), &selector)
+            budget.object(ObjectMeta::default(), &selector)
         };
         assert_eq!(budget(json!({})), None);
         assert_eq!(budget(json!({"minAvailable": 1})), None);

@@ -1,17 +1,15 @@
-//! Cron expressions exactly as Kubernetes reads them: a reconciler refuses an expression that a
-//! CronJob would refuse, and knows the next due time.
+//! Cron expressions as Kubernetes parses them: a reconciler refuses those that a CronJob would refuse, and computes
+//! due times.
 //!
-//! An expression has five fields of numbers or names, lists, ranges and steps.
-//! A day matches either of the two day fields when both are restricted, and Sunday is 0, never 7.
-//! Due times are in UTC, or in a time zone whose offsets the caller gives: no time zone database is part of a
-//! guest.
+//! An expression has five fields with numbers, names, lists, ranges and steps.
+//! If both day fields are restricted, a day must match only one. Sunday is 0, never 7.
+//! Due times are in UTC, or in a time zone whose offsets the caller passes, because a guest has no time zone database.
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp, civil, tz::TimeZone};
 
 use innkeeper_sdk::hash::sha256_hex;
 
-/// The number of years in which a due time is searched: February 29 returns after at most eight years, because
-/// 2096 and 2104 are leap years and 2100 is none.
+/// The years to search for a due time: February 29 returns after at most eight years, because 2100 is no leap year.
 const YEARS_MAX: i16 = 9;
 
 /// A parsed expression.
@@ -24,7 +22,7 @@ const YEARS_MAX: i16 = 9;
 /// assert_eq!(next.unwrap().to_string(), "2026-08-21T02:30:00Z");
 /// assert!(Cron::parse("60 * * * *").is_err());
 /// ```
-// Bit n of a field stands for the value n.
+// Bit n of a field represents the value n.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cron {
     minutes: u64,
@@ -32,7 +30,7 @@ pub struct Cron {
     days: u64,
     months: u64,
     weekdays: u64,
-    /// One of the two day fields is unrestricted, so both must match.
+    /// Whether a day must match both day fields, because one is unrestricted.
     any_day: bool,
 }
 
@@ -76,8 +74,7 @@ impl Cron {
         })
     }
 
-    /// The first due time after a moment, in UTC; none for an expression that is never due, such as
-    /// one for February 30.
+    /// Returns the first due time after a moment, in UTC; none if there is no such day, such as February 30.
     pub fn next_after(&self, moment: Timestamp) -> Option<Timestamp> {
         let start = moment.to_zoned(TimeZone::UTC).datetime();
         let mut date = start.date();
@@ -92,7 +89,7 @@ impl Cron {
                 continue;
             }
             if self.is_due_on(date)
-                && let Some(minute) = (from..24 * 60).find(|it| self.is_due_at(*it))
+                && let Some(minute) = (from..24 * 60).find(|minute| self.is_due_at(*minute))
             {
                 let hour = i8::try_from(minute / 60).ok()?;
                 let minute = i8::try_from(minute % 60).ok()?;
@@ -105,12 +102,12 @@ impl Cron {
         None
     }
 
-    /// The first due time after a moment, in a time zone, as a CronJob computes it; none without an
+    /// Returns the first due time after a moment, in a time zone, as a CronJob computes it; none without an
     /// offset.
     ///
     /// `offset` has the seconds east of UTC at an instant, as
-    /// [`Host::zone_offset`](innkeeper_sdk::host::Host::zone_offset) tells them; it is called at most nine times. A time
-    /// that summer time skips is not due, and one that comes twice is due twice.
+    /// [`Host::zone_offset`](innkeeper_sdk::host::Host::zone_offset) returns them; it is called at most nine times. A local
+    /// time that the switch to summer time skips is not due, and a repeated one is due twice.
     ///
     /// ```
     /// use innkeeper_kit::cron::Cron;
@@ -163,11 +160,11 @@ impl Cron {
     }
 }
 
-/// Replaces the macros `@hourly-random`, `@daily-random`, `@weekly-random` and `@monthly-random` by
-/// five fields; another expression stays as it is.
+/// Expands the macros `@hourly-random`, `@daily-random`, `@weekly-random` and `@monthly-random` to five fields; other
+/// expressions stay unchanged.
 ///
-/// The time is drawn from the identity, for example `<namespace>/<name>`: it never changes for one
-/// parent, and the parents of a cluster do not all start at midnight.
+/// The time derives from the identity, for example `<namespace>/<name>`: it is stable per parent, and parents do not all
+/// start at midnight.
 ///
 /// ```
 /// use innkeeper_kit::cron::{Cron, spread};
@@ -179,17 +176,18 @@ impl Cron {
 /// ```
 pub fn spread(identity: &str, expression: &str) -> String {
     let digest = sha256_hex(identity);
-    let drawn = |part: usize, below: u32| {
+    let draw = |part: usize, below: u32| {
         let digits = &digest[part * 8..part * 8 + 8];
         u32::from_str_radix(digits, 16).unwrap_or_default() % below
     };
-    let (minute, hour) = (drawn(0, 60), drawn(1, 24));
+    let minute = draw(0, 60);
+    let hour = draw(1, 24);
     match expression {
         "@hourly-random" => format!("{minute} * * * *"),
         "@daily-random" => format!("{minute} {hour} * * *"),
-        "@weekly-random" => format!("{minute} {hour} * * {}", drawn(2, 7)),
-        // Day 29 to 31 does not exist in each month.
-        "@monthly-random" => format!("{minute} {hour} {} * *", drawn(3, 28) + 1),
+        "@weekly-random" => format!("{minute} {hour} * * {}", draw(2, 7)),
+        // Not every month has the days 29 to 31.
+        "@monthly-random" => format!("{minute} {hour} {} * *", draw(3, 28) + 1),
         other => other.to_owned(),
     }
 }
@@ -198,15 +196,18 @@ fn has(bits: u64, value: i8) -> bool {
     u32::try_from(value).is_ok_and(|value| bits >> value & 1 == 1)
 }
 
-/// The values of a field, and true if the field is unrestricted.
+/// Returns a field's values, and whether it is unrestricted.
 fn field(text: &str, min: u32, max: u32, names: &[&str]) -> Result<(u64, bool), String> {
     let mut bits = 0;
     let mut is_any = false;
     for part in text.split(',') {
         let (range, step) = match part.split_once('/') {
             Some((range, step)) => {
-                let number = step.parse::<u32>().ok().filter(|step| *step > 0);
-                let step = number.ok_or_else(|| format!("{part}: {step} is not a step"))?;
+                let step = step
+                    .parse::<u32>()
+                    .ok()
+                    .filter(|step| *step > 0)
+                    .ok_or_else(|| format!("{part}: {step} is not a step"))?;
                 (range, Some(step))
             }
             None => (part, None),
@@ -218,7 +219,7 @@ fn field(text: &str, min: u32, max: u32, names: &[&str]) -> Result<(u64, bool), 
             (value(first, min, names)?, value(last, min, names)?)
         } else {
             let first = value(range, min, names)?;
-            // `5/10` starts at 5 and has no upper bound of its own.
+            // `5/10` starts at 5 and ends at the field's maximum.
             (first, if step.is_some() { max } else { first })
         };
         if first < min || last > max || first > last {
@@ -352,8 +353,9 @@ mod tests {
             ("0 * * * *", "2026-10-25T00:30:00Z", "2026-10-25T01:00:00Z"),
         ];
         for (cron, after, expected) in table {
-            let cron = Cron::parse(cron).unwrap();
-            let next = cron.next_after_in(after.parse().unwrap(), berlin);
+            let next = Cron::parse(cron)
+                .unwrap()
+                .next_after_in(after.parse().unwrap(), berlin);
             assert_eq!(next.unwrap().to_string(), expected, "after {after}");
         }
         let nightly = Cron::parse("0 2 * * *").unwrap();

@@ -1,4 +1,4 @@
-//! References of images, as fields of a parent and of a configuration.
+//! Image references in parents and configurations.
 
 use kube::core::Rule;
 
@@ -12,8 +12,8 @@ macro_rules! repository {
     };
 }
 
-/// The pattern of a reference that a kubelet can pull: host and port of a registry, path, tag and digest, by the grammar
-/// of the distribution project.
+/// Matches image references that a kubelet can pull: registry host and port, path, tag and digest, in the grammar of
+/// the distribution project.
 ///
 /// ```
 /// use innkeeper_kit::image;
@@ -34,22 +34,21 @@ pub const REFERENCE: &str = concat!(
     "(@(sha256:[a-f0-9]{64}|sha384:[a-f0-9]{96}|sha512:[a-f0-9]{128}))?$"
 );
 
-/// The pattern of a repository without tag and digest.
+/// Matches a repository without tag and digest.
 pub const REPOSITORY: &str = concat!("^", repository!(), "$");
 
-/// The pattern of an entry in a list of repositories: a repository without tag and digest, or, with a slash at the end,
-/// the start of repositories.
+/// Matches an entry in a repository list: a repository without tag and digest, or a prefix that ends with a slash.
 pub const REPOSITORIES: &str = concat!(
     "^(",
     repository!(),
     "/?|",
-    // A registry whose name is no path: with capitals, a port or as an address.
+    // A registry host, which may have capitals or a port, or be an address.
     r"([a-zA-Z0-9.-]+|\[[a-fA-F0-9:]+\])(:[0-9]{1,5})?/)$"
 );
 
-/// The rule that a text is a [reference](REFERENCE) that a kubelet can pull.
+/// Requires a [reference](REFERENCE) that a kubelet can pull.
 ///
-/// The API server would accept any other text in a Pod, which then waits with `InvalidImageName` for ever.
+/// The API server accepts any text in a Pod, which then waits forever with `InvalidImageName`.
 ///
 /// ```
 /// use innkeeper_kit::image;
@@ -64,7 +63,7 @@ pub const REPOSITORIES: &str = concat!(
 /// }
 /// ```
 pub fn is_reference() -> Rule {
-    // A text of CEL takes a backslash for the start of an escape.
+    // In CEL strings a backslash starts an escape.
     let pattern = REFERENCE.replace('\\', r"\\");
     Rule::new(format!(
         "self == '' || self.matches('{pattern}') \

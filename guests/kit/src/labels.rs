@@ -1,4 +1,4 @@
-//! The labels of children, selectors over them, and the version label.
+//! Labels for children, label selectors, and the version label.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub const VERSION: &str = "app.kubernetes.io/version";
 /// The value under [`MANAGED_BY`].
 pub const INNKEEPER: &str = "innkeeper";
 
-/// The four labels of each child and Pod; selectors consist of exactly these.
+/// Returns the four labels for children and Pods; selectors have exactly these.
 ///
 /// ```
 /// use innkeeper_kit::labels::{base_labels, selector_text};
@@ -42,7 +42,7 @@ pub fn base_labels(name: &str, instance: &str, component: &str) -> BTreeMap<Stri
     .collect()
 }
 
-/// The labels, and the version label if the image has a version; for workloads and their Pods only.
+/// Adds the version label if the image has a version; for workloads and their Pods only.
 pub fn with_version(labels: &BTreeMap<String, String>, image: &str) -> BTreeMap<String, String> {
     let mut labels = labels.clone();
     if let Some(version) = version_of(image) {
@@ -51,7 +51,7 @@ pub fn with_version(labels: &BTreeMap<String, String>, image: &str) -> BTreeMap<
     labels
 }
 
-/// The version in an image reference: its tag; none without a tag that is a valid label value.
+/// Returns the tag in an image reference, if it is a valid label value.
 ///
 /// ```
 /// use innkeeper_kit::labels::version_of;
@@ -67,8 +67,7 @@ pub fn version_of(image: &str) -> Option<&str> {
     (!version.is_empty() && is_label_value(version)).then_some(version)
 }
 
-/// A label selector in text form, for reads and for `status.selector`: `key=value`, sorted,
-/// comma-separated.
+/// Returns a label selector as text, for reads and `status.selector`: `key=value`, sorted, comma-separated.
 pub fn selector_text(labels: &BTreeMap<String, String>) -> String {
     labels
         .iter()
@@ -77,7 +76,7 @@ pub fn selector_text(labels: &BTreeMap<String, String>) -> String {
         .join(",")
 }
 
-/// The label selector of a workload or a policy.
+/// Returns a label selector for a workload or a policy.
 pub fn label_selector(labels: &BTreeMap<String, String>) -> LabelSelector {
     LabelSelector {
         match_labels: Some(labels.clone()),
@@ -85,13 +84,13 @@ pub fn label_selector(labels: &BTreeMap<String, String>) -> LabelSelector {
     }
 }
 
-/// Returns true if the text is a valid label value: at most 63 characters, may be empty.
+/// Returns whether the text is a valid label value: at most 63 characters, may be empty.
 pub fn is_label_value(text: &str) -> bool {
     text.is_empty() || (text.len() <= 63 && is_name_part(text))
 }
 
-/// Returns true if the text is a valid label key: a name of at most 63 characters, after an optional
-/// DNS name and a slash.
+/// Returns whether the text is a valid label key: an optional DNS name and a slash, and a name with at most 63
+/// characters.
 pub fn is_label_key(text: &str) -> bool {
     let (prefix, name) = text
         .split_once('/')
@@ -99,16 +98,15 @@ pub fn is_label_key(text: &str) -> bool {
     name.len() <= 63 && is_name_part(name) && prefix.is_none_or(is_dns_subdomain)
 }
 
-/// Checks the keys of annotations that a parent gives for a child; the error is a message for
-/// `invalid`.
+/// Checks annotation keys that a parent sets on a child.
 ///
-/// The API server accepts any key in a custom resource, but refuses it in the annotations of a child.
+/// The API server accepts any key in a custom resource's spec, but refuses it in a child's annotations.
 ///
 /// # Errors
 ///
 /// `<path>: "<key>" is not an annotation key: ...`, for the first wrong key.
 pub fn check_annotations(path: &str, annotations: &BTreeMap<String, String>) -> Result<(), String> {
-    // The API server allows capitals in the prefix of an annotation, but not of a label.
+    // The API server allows capitals in an annotation's prefix, but not in a label's.
     let bad = annotations
         .keys()
         .find(|key| !is_label_key(&key.to_ascii_lowercase()));
@@ -120,7 +118,7 @@ pub fn check_annotations(path: &str, annotations: &BTreeMap<String, String>) -> 
     })
 }
 
-/// Checks keys and values of labels, as [`check_annotations`] does for annotations.
+/// Checks label keys and values, as [`check_annotations`] does for annotations.
 ///
 /// # Errors
 ///
@@ -146,8 +144,10 @@ pub fn check_labels(path: &str, labels: &BTreeMap<String, String>) -> Result<(),
 
 fn is_name_part(text: &str) -> bool {
     let bytes = text.as_bytes();
-    let ends = bytes.first().zip(bytes.last());
-    ends.is_some_and(|(first, last)| first.is_ascii_alphanumeric() && last.is_ascii_alphanumeric())
+    bytes
+        .first()
+        .zip(bytes.last())
+        .is_some_and(|(first, last)| first.is_ascii_alphanumeric() && last.is_ascii_alphanumeric())
         && bytes
             .iter()
             .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))

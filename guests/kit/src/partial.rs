@@ -1,7 +1,7 @@
-//! Objects of which a guest parses only the parts that it needs.
+//! Objects that parse only the fields that a guest needs.
 //!
-//! The type of a whole Pod or of a Pod template is large: to parse it takes most of a pass, and its code makes the
-//! component larger and slow to compile.
+//! Parsing a whole Pod or Pod template takes most of a pass, and the code for these large types makes a component
+//! larger and slow to compile.
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -11,10 +11,10 @@ use kube::Resource;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-/// An observed object of the kind `K`, with the parts of its spec and status that the guest needs.
+/// An observed object of the kind `K`, with only the spec and status fields that the guest needs.
 ///
-/// Use it in the place of `K` to read an object: as a child, or from the host. Fields that `Spec` and `Status` do not
-/// have are skipped. An absent spec or status has its default.
+/// Use it instead of `K` to read a child or an object from the host. Parsing skips fields that `Spec` and `Status` do
+/// not have. An absent spec or status is the type's default.
 ///
 /// ```
 /// use innkeeper_kit::partial::Partial;
@@ -41,13 +41,13 @@ use serde::de::IgnoredAny;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(bound = "Spec: Deserialize<'de> + Default, Status: Deserialize<'de> + Default")]
 pub struct Partial<K, Spec = IgnoredAny, Status = IgnoredAny> {
-    /// The whole metadata.
+    /// All metadata.
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// The parts of the spec.
+    /// The needed spec fields.
     #[serde(default)]
     pub spec: Spec,
-    /// The parts of the status.
+    /// The needed status fields.
     #[serde(default)]
     pub status: Status,
     #[serde(skip)]

@@ -1,4 +1,4 @@
-//! Metadata and placement of the Pods of a parent: the field `podTemplate`.
+//! Pod metadata and placement: the parent's field `podTemplate`.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::pod::{PodMetadata, PodMetadataLists};
 use crate::tenants::check_listed;
 use innkeeper_sdk::crd::Crd;
 
-/// The name of a toleration without a key in a list of tolerations. It tolerates each taint.
+/// The entry for a toleration without a key, which tolerates every taint.
 const EACH_TAINT: &str = "*";
 
 /// Additions to Pods; the field of a parent.
@@ -47,7 +47,7 @@ pub struct Placement {
     pub priority_class_name: Option<String>,
 }
 
-/// The limits of a configuration for [`PodTemplate`].
+/// The configuration's limits for [`PodTemplate`].
 #[derive(Clone, Copy, Debug)]
 pub struct PodTemplateLists<'a> {
     /// The list `tenants.podMetadata`.
@@ -59,24 +59,25 @@ pub struct PodTemplateLists<'a> {
 }
 
 impl PodTemplate {
-    /// Checks the fields that the configuration limits, and keys and values as the API server would in a Pod;
-    /// `path` is the field of the parent: `spec.podTemplate`.
+    /// Checks the fields that the configuration limits, and keys and values as the API server would in a Pod; `path` is
+    /// the parent's field: `spec.podTemplate`.
     ///
     /// # Errors
     ///
-    /// The path of the first field that is wrong, and its problem.
+    /// Returns the path and the problem of the first invalid field.
     pub fn check(&self, path: &str, listed: &PodTemplateLists<'_>) -> Result<(), String> {
-        if let Some(given) = &self.metadata {
-            given.check(&format!("{path}.metadata"), listed.metadata)?;
+        if let Some(metadata) = &self.metadata {
+            metadata.check(&format!("{path}.metadata"), listed.metadata)?;
         }
-        let Some(given) = &self.spec else {
+        let Some(placement) = &self.spec else {
             return Ok(());
         };
         let path = |field: &str| format!("{path}.spec.{field}");
-        check_labels(&path("nodeSelector"), &given.node_selector)?;
-        let keys = given.tolerations.iter().map(|it| it.key.clone());
-        let keys: Vec<String> = keys
-            .map(|key| key.filter(|it| !it.is_empty()))
+        check_labels(&path("nodeSelector"), &placement.node_selector)?;
+        let keys: Vec<String> = placement
+            .tolerations
+            .iter()
+            .map(|toleration| toleration.key.clone().filter(|key| !key.is_empty()))
             .map(|key| key.unwrap_or_else(|| EACH_TAINT.to_owned()))
             .collect();
         let list = "tenants.tolerations";
@@ -84,13 +85,13 @@ impl PodTemplate {
         check_listed(
             &path("priorityClassName"),
             "tenants.priorityClasses",
-            &given.priority_class_name,
+            &placement.priority_class_name,
             listed.priority_classes,
         )
     }
 }
 
-/// A Pod with the placement of the user. The affinity of the plugin's Pod is added to that of the user.
+/// Adds the user's placement to a Pod. The Pod keeps the plugin's own affinity.
 ///
 /// ```
 /// use innkeeper_kit::placement::{Placement, PodTemplate, place};
@@ -102,21 +103,21 @@ impl PodTemplate {
 /// let pod = place(Some(&template), PodSpec::default());
 /// assert_eq!(pod.priority_class_name.unwrap(), "batch");
 /// ```
-pub fn place(given: Option<&PodTemplate>, pod: PodSpec) -> PodSpec {
-    let Some(given) = given.and_then(|it| it.spec.clone()) else {
+pub fn place(user: Option<&PodTemplate>, pod: PodSpec) -> PodSpec {
+    let Some(user) = user.and_then(|template| template.spec.clone()) else {
         return pod;
     };
     PodSpec {
-        node_selector: (!given.node_selector.is_empty()).then_some(given.node_selector),
-        tolerations: (!given.tolerations.is_empty()).then_some(given.tolerations),
-        affinity: both(given.affinity, pod.affinity),
-        priority_class_name: given.priority_class_name,
+        node_selector: (!user.node_selector.is_empty()).then_some(user.node_selector),
+        tolerations: (!user.tolerations.is_empty()).then_some(user.tolerations),
+        affinity: both(user.affinity, pod.affinity),
+        priority_class_name: user.priority_class_name,
         ..pod
     }
 }
 
-/// Removes the fields of the affinity in `spec.podTemplate` that are about Pods of other namespaces: a user who may create
-/// parents could find out and block their nodes.
+/// Removes the affinity fields about other namespaces from `spec.podTemplate`: a user who may create parents could
+/// discover and block the nodes of other users' Pods.
 pub fn own_namespace(crd: Crd) -> Crd {
     let affinity = "spec.podTemplate.spec.affinity";
     ["podAffinity", "podAntiAffinity"]
@@ -134,14 +135,14 @@ pub fn own_namespace(crd: Crd) -> Crd {
         })
 }
 
-/// The rules of both. The plugins have none for nodes.
-fn both(given: Option<Affinity>, own: Option<Affinity>) -> Option<Affinity> {
-    let (mut given, own) = match (given, own) {
-        (Some(given), Some(own)) => (given, own),
-        (given, own) => return given.or(own),
+/// Merges both affinities. Plugins have no node affinity.
+fn both(user: Option<Affinity>, own: Option<Affinity>) -> Option<Affinity> {
+    let (mut user, own) = match (user, own) {
+        (Some(user), Some(own)) => (user, own),
+        (user, own) => return user.or(own),
     };
     if let Some(own) = own.pod_affinity {
-        let to = given.pod_affinity.get_or_insert_default();
+        let to = user.pod_affinity.get_or_insert_default();
         let required = &mut to.required_during_scheduling_ignored_during_execution;
         append(
             required,
@@ -154,7 +155,7 @@ fn both(given: Option<Affinity>, own: Option<Affinity>) -> Option<Affinity> {
         );
     }
     if let Some(own) = own.pod_anti_affinity {
-        let to = given.pod_anti_affinity.get_or_insert_default();
+        let to = user.pod_anti_affinity.get_or_insert_default();
         let required = &mut to.required_during_scheduling_ignored_during_execution;
         append(
             required,
@@ -166,7 +167,7 @@ fn both(given: Option<Affinity>, own: Option<Affinity>) -> Option<Affinity> {
             own.preferred_during_scheduling_ignored_during_execution,
         );
     }
-    Some(given)
+    Some(user)
 }
 
 fn append<T>(to: &mut Option<Vec<T>>, from: Option<Vec<T>>) {
@@ -188,8 +189,8 @@ mod tests {
             let rules = json!({ "requiredDuringSchedulingIgnoredDuringExecution": terms });
             json!({ "podAffinity": rules, "podAntiAffinity": rules })
         };
-        let placed = |given: Value, own: Value| {
-            let spec = serde_json::from_value(json!({ "affinity": given })).unwrap();
+        let placed = |user: Value, own: Value| {
+            let spec = serde_json::from_value(json!({ "affinity": user })).unwrap();
             let template = PodTemplate {
                 metadata: None,
                 spec,
@@ -197,7 +198,8 @@ mod tests {
             let pod = serde_json::from_value(json!({ "affinity": own, "containers": [] })).unwrap();
             json!(place(Some(&template), pod))["affinity"].clone()
         };
-        let (user, own) = (affinity(json!([term("a")])), affinity(json!([term("b")])));
+        let user = affinity(json!([term("a")]));
+        let own = affinity(json!([term("b")]));
         assert_eq!(placed(Value::Null, own.clone()), own);
         assert_eq!(placed(user.clone(), Value::Null), user);
         assert_eq!(placed(json!({}), own.clone()), own);

@@ -1,9 +1,7 @@
-//! Blocks that the Pods of all plugins have in common: security, images, metadata, variables,
-//! volumes, ports.
+//! Blocks for Pods: security, images, metadata, variables, volumes, ports.
 //!
 //! The blocks fit the Pod Security level `restricted`.
-//! They state only the fields that they are about, so a reconciler completes them with Rust's struct
-//! update syntax.
+//! They set only their own fields; complete them with Rust's struct update syntax.
 //!
 //! ```
 //! use innkeeper_kit::pod;
@@ -88,25 +86,26 @@ pub struct PodMetadata {
 }
 
 impl PodMetadata {
-    /// Checks keys and values as the API server would in a Pod, and the keys against those that the
-    /// configuration lists; `path` is the field of the parent: `spec.podMetadata`.
+    /// Checks keys and values as the API server would in a Pod, and the keys against the configuration's lists; `path` is
+    /// the parent's field: `spec.podMetadata`.
     ///
-    /// Services and network policies select Pods by labels, and injectors of containers and credentials
-    /// obey labels and annotations.
+    /// The lists matter because Services and network policies select Pods by labels, and injectors of containers and
+    /// credentials obey labels and annotations.
     ///
     /// # Errors
     ///
     /// As [`labels::check_labels`], [`labels::check_annotations`] and [`check_listed`], for the first
     /// one that is wrong.
     pub fn check(&self, path: &str, listed: &PodMetadataLists) -> Result<(), String> {
-        let (labels, annotations) = (format!("{path}.labels"), format!("{path}.annotations"));
+        let labels = format!("{path}.labels");
+        let annotations = format!("{path}.annotations");
         labels::check_labels(&labels, &self.labels)?;
         labels::check_annotations(&annotations, &self.annotations)?;
-        let given = self.labels.keys();
-        check_listed(&labels, "tenants.podMetadata.labels", given, &listed.labels)?;
-        let given = self.annotations.keys();
+        let keys = self.labels.keys();
+        check_listed(&labels, "tenants.podMetadata.labels", keys, &listed.labels)?;
+        let keys = self.annotations.keys();
         let list = "tenants.podMetadata.annotations";
-        check_listed(&annotations, list, given, &listed.annotations)
+        check_listed(&annotations, list, keys, &listed.annotations)
     }
 }
 
@@ -121,11 +120,11 @@ pub struct PodMetadataLists {
     pub annotations: Vec<String>,
 }
 
-/// The metadata of a Pod template: the plugin's labels and annotations, and those of the user.
+/// Returns the Pod template's metadata with the plugin's and the user's labels and annotations.
 ///
 /// An annotation without a value is left out.
-/// The plugin's own keys win, because selectors and roll-outs depend on them, and keys below
-/// `innkeeper.dev/` are never copied.
+/// The plugin's keys take precedence, because selectors and rollouts depend on them, and keys below `innkeeper.dev/` are
+/// never copied.
 ///
 /// ```
 /// use innkeeper_kit::{labels::base_labels, pod};
@@ -136,11 +135,11 @@ pub struct PodMetadataLists {
 /// assert_eq!(metadata.annotations.unwrap()["example.com/restart-trigger"], "2026-01-01");
 /// ```
 pub fn metadata<const N: usize>(
-    given: Option<&PodMetadata>,
+    user: Option<&PodMetadata>,
     labels: BTreeMap<String, String>,
     annotations: [(&str, Option<String>); N],
 ) -> ObjectMeta {
-    let mut merged = given.map(json::sanitized).unwrap_or_default();
+    let mut merged = user.map(json::sanitized).unwrap_or_default();
     merged.labels.extend(labels);
     for (key, value) in annotations {
         let stated = value.map(|value| (key.to_owned(), value));
@@ -153,14 +152,12 @@ pub fn metadata<const N: usize>(
     }
 }
 
-/// A Pod without containers that fits the Pod Security level `restricted`.
+/// Returns a Pod without containers that fits the Pod Security level `restricted`.
 ///
-/// It has no service account token, because no workload of a plugin talks to the API server.
-/// It has no variables for the Services of its namespace, because an image could take them for
-/// settings of its own.
+/// It has no service account token, because plugin workloads do not use the API server.
+/// It has no variables for the namespace's Services, because images could mistake them for settings.
 ///
-/// `user` becomes user, group and group of the volumes; `None` lets the cluster assign them, as
-/// OpenShift does.
+/// `user` becomes user, group and volume group; with `None` the cluster assigns them, as OpenShift does.
 pub fn restricted(user: Option<i64>, pull_secrets: &[LocalObjectReference]) -> PodSpec {
     PodSpec {
         automount_service_account_token: Some(false),
@@ -172,7 +169,7 @@ pub fn restricted(user: Option<i64>, pull_secrets: &[LocalObjectReference]) -> P
     }
 }
 
-/// The security context of a [`restricted`] Pod, for Pods that state more of it.
+/// The security context for [`restricted`] Pods, for Pods that extend it.
 pub fn security(user: Option<i64>) -> PodSecurityContext {
     PodSecurityContext {
         run_as_non_root: Some(true),
@@ -187,7 +184,7 @@ pub fn security(user: Option<i64>) -> PodSecurityContext {
     }
 }
 
-/// The security context that each container of a [`restricted`] Pod needs.
+/// The security context that each container in a [`restricted`] Pod needs.
 ///
 /// The root file system stays writable; set `read_only_root_filesystem` where the image allows it.
 pub fn container_security() -> SecurityContext {
@@ -202,10 +199,9 @@ pub fn container_security() -> SecurityContext {
     }
 }
 
-/// The resources of a container: the block of the user as a whole, or these requests without
-/// limits.
+/// Returns container resources: the user's whole block, or these requests without limits.
 pub fn resources(
-    given: Option<&ResourceRequirements>,
+    user: Option<&ResourceRequirements>,
     cpu: &str,
     memory: &str,
 ) -> ResourceRequirements {
@@ -213,7 +209,7 @@ pub fn resources(
         [("cpu", cpu), ("memory", memory)]
             .map(|(resource, amount)| (resource.to_owned(), Quantity(amount.to_owned())))
     };
-    given.map_or_else(
+    user.map_or_else(
         || ResourceRequirements {
             requests: Some(requests().into()),
             ..ResourceRequirements::default()
@@ -231,7 +227,7 @@ pub fn variable(name: &str, value: impl Into<String>) -> EnvVar {
     }
 }
 
-/// A variable with the value of a Secret's data key.
+/// A variable from a Secret key.
 pub fn secret_variable(name: &str, secret: &str, key: &str) -> EnvVar {
     EnvVar {
         name: name.to_owned(),
@@ -247,7 +243,7 @@ pub fn secret_variable(name: &str, secret: &str, key: &str) -> EnvVar {
     }
 }
 
-/// A variable with the value of a field of the Pod, such as `metadata.name`.
+/// A variable from a Pod field, such as `metadata.name`.
 pub fn field_variable(name: &str, path: &str) -> EnvVar {
     EnvVar {
         name: name.to_owned(),
@@ -262,7 +258,7 @@ pub fn field_variable(name: &str, path: &str) -> EnvVar {
     }
 }
 
-/// A TCP port of a container.
+/// A TCP container port.
 pub fn container_port(name: &str, number: i32) -> ContainerPort {
     ContainerPort {
         name: Some(name.to_owned()),
@@ -295,7 +291,7 @@ impl ServiceType {
     }
 }
 
-/// A TCP port of a Service that leads to the container port of the same name.
+/// A TCP Service port that targets the container port with the same name.
 pub fn service_port(name: &str, number: i32) -> ServicePort {
     ServicePort {
         name: Some(name.to_owned()),
@@ -315,7 +311,7 @@ pub fn mount(volume: &str, path: &str) -> VolumeMount {
     }
 }
 
-/// A volume that lives as long as the Pod, on the disk of the node.
+/// A volume on the node's disk that lives as long as the Pod.
 pub fn empty_dir(name: &str) -> Volume {
     Volume {
         name: name.to_owned(),
@@ -324,7 +320,7 @@ pub fn empty_dir(name: &str) -> Volume {
     }
 }
 
-/// A volume with the data of a PersistentVolumeClaim.
+/// A volume from a PersistentVolumeClaim.
 pub fn from_claim(name: &str, claim: impl Into<String>) -> Volume {
     Volume {
         name: name.to_owned(),
@@ -336,7 +332,7 @@ pub fn from_claim(name: &str, claim: impl Into<String>) -> Volume {
     }
 }
 
-/// A volume with a file for each key of a ConfigMap.
+/// A volume with a file for each ConfigMap key.
 pub fn from_config_map(name: &str, config_map: impl Into<String>) -> Volume {
     Volume {
         name: name.to_owned(),
@@ -348,7 +344,7 @@ pub fn from_config_map(name: &str, config_map: impl Into<String>) -> Volume {
     }
 }
 
-/// A volume with a file for each of these keys of a Secret.
+/// A volume with a file for each of these Secret keys.
 pub fn from_secret(name: &str, secret: impl Into<String>, keys: &[&str]) -> Volume {
     let item = |key: &&str| KeyToPath {
         key: (*key).to_owned(),
@@ -421,12 +417,12 @@ mod tests {
 
     #[test]
     fn prefers_the_labels_and_annotations_of_the_plugin() {
-        let given = PodMetadata {
+        let user = PodMetadata {
             labels: map(&[("app", "mine"), ("team", "a"), ("innkeeper.dev/x", "y")]),
             annotations: map(&[("hash", "mine"), ("note", "b")]),
         };
         let own = [("hash", Some("1".to_owned())), ("trigger", None)];
-        let merged = metadata(Some(&given), map(&[("app", "web")]), own);
+        let merged = metadata(Some(&user), map(&[("app", "web")]), own);
         assert_eq!(merged.labels, Some(map(&[("app", "web"), ("team", "a")])));
         assert_eq!(
             merged.annotations,
@@ -453,17 +449,17 @@ mod tests {
 
     #[test]
     fn names_the_list_that_lacks_a_key() {
-        let given = PodMetadata {
+        let user = PodMetadata {
             labels: map(&[("team", "a")]),
             annotations: map(&[("sidecar.istio.io/inject", "true")]),
         };
         let check = |labels: &[&str], annotations: &[&str]| {
-            let owned = |list: &[&str]| list.iter().map(|it| (*it).to_owned()).collect();
+            let owned = |list: &[&str]| list.iter().map(|entry| (*entry).to_owned()).collect();
             let listed = PodMetadataLists {
                 labels: owned(labels),
                 annotations: owned(annotations),
             };
-            given.check("spec.podMetadata", &listed)
+            user.check("spec.podMetadata", &listed)
         };
         assert_eq!(
             check(&[], &["sidecar.istio.io/"]).unwrap_err(),
@@ -485,9 +481,9 @@ mod tests {
             default,
             json!({"requests": {"cpu": "100m", "memory": "1Gi"}})
         );
-        let given: ResourceRequirements =
+        let user: ResourceRequirements =
             serde_json::from_value(json!({"limits": {"cpu": "1"}})).unwrap();
-        assert_eq!(resources(Some(&given), "100m", "1Gi"), given);
+        assert_eq!(resources(Some(&user), "100m", "1Gi"), user);
     }
 
     #[test]

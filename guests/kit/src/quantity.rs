@@ -6,19 +6,18 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::ResourceRequirements;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-/// The value of a quantity as an exact number: `digits` times ten to the power of `exponent`.
+/// An exact quantity: `digits` times ten to the power `exponent`.
 #[derive(Clone, Copy, Debug)]
 pub struct Amount {
     digits: i128,
     exponent: i32,
 }
 
-/// The largest number of digits before the suffix: 10^18 times 1024^6 is below 2^127, so each product
-/// fits 128 bits.
+/// The maximum number of digits before the suffix: 10^18 times 1024^6 is below 2^127, so products fit 128 bits.
 const DIGITS_MAX: usize = 18;
 
 impl Amount {
-    /// The value of a quantity; none if the text is not a quantity or has more than 18 digits.
+    /// Parses a quantity; none if the text is not a quantity or has more than 18 digits.
     ///
     /// ```
     /// use innkeeper_kit::quantity::Amount;
@@ -34,7 +33,7 @@ impl Amount {
             _ => (false, text),
         };
         let end = rest
-            .find(|it: char| !it.is_ascii_digit() && it != '.')
+            .find(|character: char| !character.is_ascii_digit() && character != '.')
             .unwrap_or(rest.len());
         let (number, suffix) = rest.split_at(end);
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
@@ -51,7 +50,7 @@ impl Amount {
         })
     }
 
-    /// The value as a whole number, rounded down; none if it does not fit 128 bits.
+    /// Rounds down to a whole number; none if it does not fit 128 bits.
     ///
     /// ```
     /// use innkeeper_kit::quantity::Amount;
@@ -68,7 +67,7 @@ impl Amount {
         }
     }
 
-    /// The value of a typed quantity.
+    /// Parses a typed quantity.
     pub fn from_quantity(quantity: &Quantity) -> Option<Self> {
         Self::parse(&quantity.0)
     }
@@ -76,7 +75,7 @@ impl Amount {
 
 /// Checks that requests and limits are quantities, and that no request exceeds its limit.
 ///
-/// `path` is the field of the parent: `spec.resources`.
+/// `path` is the parent's field: `spec.resources`.
 ///
 /// # Errors
 ///
@@ -129,8 +128,10 @@ impl Ord for Amount {
         if sign != Ordering::Equal || self.digits == 0 {
             return sign;
         }
-        let (mine, my_zeros) = (self.digits.unsigned_abs(), self.exponent);
-        let (theirs, their_zeros) = (other.digits.unsigned_abs(), other.exponent);
+        let mine = self.digits.unsigned_abs();
+        let my_zeros = self.exponent;
+        let theirs = other.digits.unsigned_abs();
+        let their_zeros = other.exponent;
         let magnitude = compare_decimal(mine, my_zeros, theirs, their_zeros);
         if self.digits < 0 {
             magnitude.reverse()
@@ -140,10 +141,10 @@ impl Ord for Amount {
     }
 }
 
-/// Compares positive numbers by their decimal digits, aligned at the highest one: no arithmetic, no
-/// overflow.
+/// Compares positive numbers by decimal digits, aligned at the highest one; no arithmetic, so no overflow.
 fn compare_decimal(left: u128, left_zeros: i32, right: u128, right_zeros: i32) -> Ordering {
-    let (left, right) = (left.to_string(), right.to_string());
+    let left = left.to_string();
+    let right = right.to_string();
     let magnitude = |digits: &str, zeros: i32| {
         i64::try_from(digits.len())
             .unwrap_or(i64::MAX)
@@ -155,7 +156,7 @@ fn compare_decimal(left: u128, left_zeros: i32, right: u128, right_zeros: i32) -
         .then_with(|| format!("{left:0<longest$}").cmp(&format!("{right:0<longest$}")))
 }
 
-/// The factor and the power of ten of a suffix.
+/// Returns a suffix's factor and power of ten.
 fn factor_of(suffix: &str) -> Option<(i128, i32)> {
     let binary = |power: u32| Some((1024_i128.pow(power), 0));
     match suffix {
@@ -229,7 +230,7 @@ mod tests {
         ];
         let amounts: Vec<_> = ordered
             .iter()
-            .map(|it| Amount::parse(it).unwrap())
+            .map(|text| Amount::parse(text).unwrap())
             .collect();
         assert!(amounts.is_sorted());
         assert!(amounts.windows(2).all(|pair| pair[0] < pair[1]));

@@ -1,4 +1,4 @@
-//! Secrets and ConfigMaps that a parent names: their hashes, and the parts that are missing.
+//! Secrets and ConfigMaps that a parent names: hashes, and missing objects and keys.
 //!
 //! The host shows hashes instead of values, so no value ever reaches the guest.
 //!
@@ -56,7 +56,7 @@ pub struct References {
 /// One named object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Reference {
-    /// False while each mention of the object is optional.
+    /// False if every mention of the object is optional.
     is_required: bool,
     /// The keys that it must have; empty for a ConfigMap.
     keys: BTreeSet<String>,
@@ -68,28 +68,40 @@ impl References {
         Self::default()
     }
 
-    /// Adds the references of a container's `env` and `envFrom`; those marked `optional` need not
-    /// exist.
+    /// Adds references in a container's `env` and `envFrom`; optional ones need not exist.
     pub fn environment(mut self, env: &[EnvVar], env_from: &[EnvFromSource]) -> Self {
-        for source in env.iter().filter_map(|it| it.value_from.as_ref()) {
-            if let Some(it) = &source.secret_key_ref {
+        for source in env
+            .iter()
+            .filter_map(|variable| variable.value_from.as_ref())
+        {
+            if let Some(reference) = &source.secret_key_ref {
                 add(
                     &mut self.secrets,
-                    &it.name,
-                    it.optional,
-                    Some(it.key.as_str()),
+                    &reference.name,
+                    reference.optional,
+                    Some(reference.key.as_str()),
                 );
             }
-            if let Some(it) = &source.config_map_key_ref {
-                add(&mut self.config_maps, &it.name, it.optional, None);
+            if let Some(reference) = &source.config_map_key_ref {
+                add(
+                    &mut self.config_maps,
+                    &reference.name,
+                    reference.optional,
+                    None,
+                );
             }
         }
         for source in env_from {
-            if let Some(it) = &source.secret_ref {
-                add(&mut self.secrets, &it.name, it.optional, None);
+            if let Some(reference) = &source.secret_ref {
+                add(&mut self.secrets, &reference.name, reference.optional, None);
             }
-            if let Some(it) = &source.config_map_ref {
-                add(&mut self.config_maps, &it.name, it.optional, None);
+            if let Some(reference) = &source.config_map_ref {
+                add(
+                    &mut self.config_maps,
+                    &reference.name,
+                    reference.optional,
+                    None,
+                );
             }
         }
         self
@@ -101,9 +113,9 @@ impl References {
         self
     }
 
-    /// Adds Secrets for pulling images; as in a Pod, they need not exist.
+    /// Adds image pull Secrets; as in a Pod, they need not exist.
     pub fn pull_secrets(mut self, secrets: &[LocalObjectReference]) -> Self {
-        for secret in secrets.iter().filter(|it| !it.name.is_empty()) {
+        for secret in secrets.iter().filter(|secret| !secret.name.is_empty()) {
             add(&mut self.secrets, &secret.name, Some(true), None);
         }
         self
@@ -115,8 +127,8 @@ impl References {
         self
     }
 
-    /// Reads each object of the parent's namespace once; the parent is reconciled again when one of
-    /// them appears, changes or goes.
+    /// Reads each object in the parent's namespace once. The host reconciles the parent again when one is created,
+    /// changed or deleted.
     ///
     /// # Errors
     ///
@@ -149,8 +161,7 @@ fn add<'a>(
     }
 }
 
-/// A Secret of the parent's namespace, with hashes instead of values: a child of the parent, or an
-/// object of another owner.
+/// Returns a Secret in the parent's namespace with hashes instead of values: a child, or another owner's object.
 ///
 /// # Errors
 ///
@@ -162,7 +173,7 @@ pub fn secret(request: &Request, host: &dyn Host, name: &str) -> Result<Option<H
     }
 }
 
-/// The named Secrets and ConfigMaps as they were read.
+/// The named Secrets and ConfigMaps after the read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
     secrets: BTreeMap<String, Resolved>,
@@ -184,20 +195,24 @@ impl Resolved {
 impl Found {
     /// The objects that exist, Secrets before ConfigMaps, each by name.
     pub fn objects(&self) -> impl Iterator<Item = &Hashed> {
-        let all = self.secrets.values().chain(self.config_maps.values());
-        all.filter_map(|it| it.object.as_ref())
+        self.secrets
+            .values()
+            .chain(self.config_maps.values())
+            .filter_map(|resolved| resolved.object.as_ref())
     }
 
-    /// The Secrets without which no Pod may be made, by name: the required ones that do not exist, and
-    /// in the scope `Shared` the optional ones too.
+    /// The missing Secrets that must exist before Pods are created, by name: the required ones, and in the scope `Shared`
+    /// the optional ones too.
     ///
-    /// A Pod that names a Secret takes up that of any later creator, before a pass can refuse it.
+    /// A Pod uses a named Secret as soon as anyone creates it, before a pass can refuse it.
     pub fn awaited_secrets(&self, scope: ReferenceScope) -> impl Iterator<Item = &str> {
-        let is_awaited = move |it: &Resolved| {
-            it.is_missing() || scope == ReferenceScope::Shared && it.object.is_none()
+        let is_awaited = move |resolved: &Resolved| {
+            resolved.is_missing() || scope == ReferenceScope::Shared && resolved.object.is_none()
         };
-        let awaited = self.secrets.iter().filter(move |(_, it)| is_awaited(it));
-        awaited.map(|(name, _)| name.as_str())
+        self.secrets
+            .iter()
+            .filter(move |(_, it)| is_awaited(it))
+            .map(|(name, _)| name.as_str())
     }
 
     /// The required Secrets that do not exist, by name.
@@ -210,28 +225,31 @@ impl Found {
         missing(&self.config_maps)
     }
 
-    /// The required keys that existing Secrets lack, as pairs of Secret and key, sorted.
+    /// The required keys that existing Secrets lack, as sorted pairs of Secret and key.
     pub fn missing_keys(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.secrets.iter().flat_map(|(name, it)| {
-            let object = it.object.iter();
+        self.secrets.iter().flat_map(|(name, resolved)| {
+            let object = resolved.object.iter();
             object.flat_map(move |object| {
-                let lacking = it.reference.keys.iter().filter(|key| !object.has(key));
+                let lacking = resolved
+                    .reference
+                    .keys
+                    .iter()
+                    .filter(|key| !object.has(key));
                 lacking.map(move |key| (name.as_str(), key.as_str()))
             })
         })
     }
 
-    /// True if each required Secret and ConfigMap exists.
+    /// Returns whether every required Secret and ConfigMap exists.
     pub fn is_complete(&self) -> bool {
         let mut all = self.secrets.values().chain(self.config_maps.values());
         !all.any(Resolved::is_missing)
     }
 
-    /// The value for a Pod annotation that changes with the contents: the hash over all existing
-    /// objects and those in `also`, or the observed value while a required object is missing.
+    /// Returns a Pod annotation that changes with the contents: the hash over all existing objects and `also`, or the
+    /// observed value while a required object is missing.
     ///
-    /// A missing object must not change the value: the new Pods could not start, and the old ones
-    /// would stop.
+    /// A missing object must not change the value, because the rollout would stop old Pods while new ones cannot start.
     pub fn hash<'a>(
         &'a self,
         also: impl IntoIterator<Item = &'a Hashed>,
@@ -245,8 +263,10 @@ impl Found {
 }
 
 fn missing(objects: &BTreeMap<String, Resolved>) -> impl Iterator<Item = &str> {
-    let missing = objects.iter().filter(|(_, it)| it.is_missing());
-    missing.map(|(name, _)| name.as_str())
+    objects
+        .iter()
+        .filter(|(_, resolved)| resolved.is_missing())
+        .map(|(name, _)| name.as_str())
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Roll-outs: proof that the cluster has the template that the present answer states.
+//! Rollouts: whether the cluster runs the template that this answer states.
 //!
-//! A pass sees a workload as it is before the answer is written, so its numbers of Pods may belong to
-//! an older template. The generations of parent and workload cannot tell: they count independently.
+//! A pass sees the workload before the host writes the answer, so the Pod counts may belong to an older template.
+//! The generations of parent and workload cannot show this, because they count independently.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
@@ -10,13 +10,13 @@ use innkeeper_sdk::hash::sha256_hex;
 
 /// The annotation of a child with the hash of the template that its plugin stated last.
 ///
-/// It is on the workload and not on its Pods: another way to compute the hash must not replace Pods.
+/// It is on the workload and not on the Pods, because a change of the hash algorithm must not replace Pods.
 pub const TEMPLATE_HASH: &str = "innkeeper-sdk/template-hash";
 
-/// The hash of the template that an answer states: a Pod template, or the whole spec of a CronJob.
+/// The hash of a stated template: a Pod template, or a CronJob's whole spec.
 ///
 /// A reconciler marks the child with it, and states `Ready` only when the observed child has the mark.
-/// Then `kubectl apply` and `kubectl wait --for=condition=Ready` together wait for the roll-out.
+/// `kubectl apply` followed by `kubectl wait --for=condition=Ready` then waits for the rollout.
 ///
 /// ```
 /// use innkeeper_kit::{rollout::TemplateHash, workload::Workload};
@@ -42,7 +42,7 @@ pub const TEMPLATE_HASH: &str = "innkeeper-sdk/template-hash";
 pub struct TemplateHash(String);
 
 impl TemplateHash {
-    /// The hash of a template.
+    /// Hashes a template.
     ///
     /// # Panics
     ///
@@ -53,17 +53,19 @@ impl TemplateHash {
         Self(sha256_hex(text))
     }
 
-    /// The metadata of a child, with this hash as an annotation.
+    /// Adds the hash to a child's metadata, as an annotation.
     pub fn mark(&self, mut metadata: ObjectMeta) -> ObjectMeta {
-        let annotations = metadata.annotations.get_or_insert_default();
-        annotations.insert(TEMPLATE_HASH.to_owned(), self.0.clone());
+        metadata
+            .annotations
+            .get_or_insert_default()
+            .insert(TEMPLATE_HASH.to_owned(), self.0.clone());
         metadata
     }
 
-    /// True if a child with this metadata was written with this template.
+    /// Returns whether a child with this metadata was written with this template.
     pub fn is_on(&self, metadata: &ObjectMeta) -> bool {
         let annotations = metadata.annotations.as_ref();
-        self.is(annotations.and_then(|it| it.get(TEMPLATE_HASH)))
+        self.is(annotations.and_then(|annotations| annotations.get(TEMPLATE_HASH)))
     }
 
     pub(crate) fn is(&self, annotation: Option<&String>) -> bool {

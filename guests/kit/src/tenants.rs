@@ -1,8 +1,8 @@
-//! Limits for tenants: a right to create a parent must not amount to rights that its creator lacks.
+//! Limits for tenants: permission to create a parent must not imply permissions that the user lacks.
 //!
-//! The Pods of a parent use the images, Secrets and claims that the parent names. A user who may create
-//! parents is perhaps not allowed to create Pods or to read Secrets. The plugin's configuration
-//! therefore limits the names in a parent, and the functions here check them.
+//! A parent's Pods use the images, Secrets and claims that the parent names, but a user who may create parents may not
+//! be allowed to create Pods or read Secrets. The plugin's configuration therefore limits the names in a parent, and
+//! these functions check them.
 //!
 //! ```
 //! use innkeeper_kit::tenants::check_image;
@@ -43,13 +43,12 @@ const RETAINED_FOR: &str = "innkeeper.dev/retained-for";
 
 /// Checks an image against the repositories that the configuration allows; an empty list allows all.
 ///
-/// An entry is a repository (`registry.example.com/team/cache`), or the start of repositories if it
-/// ends with a slash. Repositories are compared as written: `memcached` and
-/// `docker.io/library/memcached` are two entries.
+/// An entry is a repository (`registry.example.com/team/cache`), or a prefix if it ends with a slash. Repositories are
+/// compared as written: `memcached` and `docker.io/library/memcached` differ.
 ///
 /// # Errors
 ///
-/// The path of the field, the image and the allowed repositories.
+/// Returns the field's path, the image and the allowed repositories.
 pub fn check_image(path: &str, image: &str, allowed: &[String]) -> Result<(), String> {
     if allowed.is_empty() || is_listed(repository(image), allowed) {
         return Ok(());
@@ -60,7 +59,7 @@ pub fn check_image(path: &str, image: &str, allowed: &[String]) -> Result<(), St
     ))
 }
 
-/// The part of an image reference before its tag and digest.
+/// Returns an image reference without tag and digest.
 fn repository(image: &str) -> &str {
     let name = image.split('@').next().unwrap_or_default();
     let last = name.rfind('/').map_or(0, |slash| slash + 1);
@@ -69,21 +68,21 @@ fn repository(image: &str) -> &str {
         .map_or(name, |colon| &name[..last + colon])
 }
 
-/// True if a name is an entry, or begins with an entry that ends with a slash.
+/// Returns whether a name is an entry, or starts with an entry that ends with a slash.
 pub fn is_listed(name: &str, entries: &[String]) -> bool {
     entries
         .iter()
         .any(|entry| name == entry || entry.ends_with('/') && name.starts_with(entry.as_str()))
 }
 
-/// Checks names against a list of the configuration; an empty list allows none.
+/// Checks names against a list in the configuration; an empty list allows none.
 ///
-/// An entry is a name, or the start of names if it ends with a slash. The names are those that other
-/// controllers obey: keys of labels and annotations, service accounts, types of Services.
+/// An entry is a name, or a prefix if it ends with a slash. Use it for names that other controllers obey: label and
+/// annotation keys, service accounts, Service types.
 ///
 /// # Errors
 ///
-/// The path of the field, the path of the list and the first name outside of it.
+/// Returns the field's path, the list's path and the first name that is not in the list.
 pub fn check_listed<'a>(
     path: &str,
     list: &str,
@@ -99,18 +98,18 @@ pub fn check_listed<'a>(
     }
 }
 
-/// A parent that names objects: mostly that of the request, and sometimes one for which it acts.
+/// A parent that names objects: usually the request's parent, or one on whose behalf it acts.
 #[derive(Clone, Copy, Debug)]
 pub struct Claimant<'a> {
-    /// The API group of the parent.
+    /// The parent's API group.
     pub group: &'a str,
-    /// The kind of the parent.
+    /// The parent's kind.
     pub kind: &'a str,
-    /// The namespace of the parent.
+    /// The parent's namespace.
     pub namespace: &'a str,
-    /// The name of the parent.
+    /// The parent's name.
     pub name: &'a str,
-    /// The UID of the parent. None: only objects that are retained for the parent belong to it.
+    /// The parent's UID. None: only objects retained for the parent belong to it.
     pub uid: Option<&'a str>,
 }
 
@@ -126,7 +125,7 @@ impl<'a> From<&'a Request> for Claimant<'a> {
     }
 }
 
-/// Checks that a parent may use an object of its namespace that it names.
+/// Checks that a parent may use a named object in the same namespace.
 ///
 /// An object of another parent carries the host's label, and its owner reference or the annotation
 /// for retained children names that parent. Objects without the label belong to no parent.
@@ -141,14 +140,17 @@ pub fn check_reference<'a>(
     metadata: &ObjectMeta,
 ) -> Result<(), String> {
     let claimant = claimant.into();
-    let (parent_kind, parent) = (claimant.kind, claimant.name);
+    let parent_kind = claimant.kind;
+    let parent = claimant.name;
     let parents = [
         format!("{parent_kind}.{}/{parent}", claimant.group),
         format!("{parent_kind}/{parent}"),
     ];
     let is_shared = |shared: &str| {
-        let mut entries = shared.split(',').map(str::trim);
-        entries.any(|entry| parents.iter().any(|it| it == entry))
+        shared
+            .split(',')
+            .map(str::trim)
+            .any(|entry| parents.iter().any(|parent| parent == entry))
     };
     if scope == ReferenceScope::Namespace
         || !belongs_to_another(claimant, metadata)
@@ -163,7 +165,7 @@ pub fn check_reference<'a>(
     ))
 }
 
-/// Checks all of these Secrets as [`check_reference`] does; ConfigMaps hold no secrets and pass.
+/// Checks all these Secrets as [`check_reference`] does; ConfigMaps hold no secrets and pass.
 ///
 /// # Errors
 ///
@@ -181,8 +183,8 @@ pub fn check_secrets<'a>(
 
 /// Checks Secrets for pulling images as [`check_pod_secrets`] does; those that the running workload names may be missing.
 ///
-/// Pods take up a Secret that their template names when it appears, so a refusal of the parent would
-/// protect nothing and stop its workload from following it.
+/// Running Pods use a named Secret as soon as it exists, so refusing the parent would protect nothing, and would block
+/// later changes.
 ///
 /// # Errors
 ///
@@ -193,7 +195,7 @@ pub fn check_pull_secrets(
     found: &Found,
     running: Option<&Workload>,
 ) -> Result<(), String> {
-    let may_miss = |name: &str| running.is_some_and(|it| it.names_secret(name));
+    let may_miss = |name: &str| running.is_some_and(|workload| workload.names_secret(name));
     check_pod_secrets("spec.imagePullSecrets", request, scope, found, may_miss)
 }
 
@@ -234,14 +236,16 @@ fn belongs_to_another(claimant: Claimant<'_>, metadata: &ObjectMeta) -> bool {
     .join("/");
     let retained_for = annotation(metadata, RETAINED_FOR).and_then(|text| text.split(' ').next());
     let is_retained_for_this = retained_for == Some(&identity);
-    let mut owners = metadata.owner_references.iter().flatten();
-    let is_owned_by_this = owners.any(|owner| claimant.uid == Some(&*owner.uid));
+    let is_owned_by_this = metadata
+        .owner_references
+        .iter()
+        .flatten()
+        .any(|owner| claimant.uid == Some(&*owner.uid));
     !(is_retained_for_this || is_owned_by_this)
 }
 
 fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
-    let annotations = metadata.annotations.as_ref()?;
-    annotations.get(key).map(String::as_str)
+    metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }
 
 #[cfg(test)]
@@ -380,8 +384,10 @@ mod tests {
                 name: name.to_owned(),
             });
             let host = FakeHost::new().objects(secrets);
-            let references = References::new().pull_secrets(&named);
-            let found = references.read(&request, &host).unwrap();
+            let found = References::new()
+                .pull_secrets(&named)
+                .read(&request, &host)
+                .unwrap();
             check_pull_secrets(&request, scope, &found, None)
         };
         let secret = |labels: Value| {
@@ -390,7 +396,8 @@ mod tests {
                 "metadata": {"name": "x", "namespace": "n", "labels": labels},
             })
         };
-        let (shared, namespace) = (ReferenceScope::Shared, ReferenceScope::Namespace);
+        let shared = ReferenceScope::Shared;
+        let namespace = ReferenceScope::Namespace;
         assert_eq!(check(shared, &[secret(json!({}))]), Ok(()));
         assert_eq!(
             check(shared, &[]).unwrap_err(),

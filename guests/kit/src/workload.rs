@@ -1,8 +1,7 @@
-//! Deployments and StatefulSets as they are observed, and what their Pods wait for: the few fields that conditions are made
-//! of.
+//! Observed Deployments and StatefulSets, and what their Pods wait for: the few fields that conditions need.
 //!
-//! The typed objects of Kubernetes would make a component several times larger, and to parse their
-//! Pod templates takes longer than the rest of a pass.
+//! The typed Kubernetes objects would make a component several times larger, and parsing their Pod templates takes
+//! longer than the rest of a pass.
 
 use std::collections::BTreeMap;
 
@@ -36,13 +35,13 @@ use innkeeper_sdk::fault::Fault;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Workload {
-    /// The numbers of Pods, filled in by the workload's controller.
+    /// The Pod counts, set by the workload's controller.
     pub status: WorkloadStatus,
     metadata: WorkloadMetadata,
     spec: WorkloadSpec,
 }
 
-/// The numbers of Pods of a [`Workload`]; 0 until its controller has looked at it.
+/// A [`Workload`]'s Pod counts; 0 until the controller has observed it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct WorkloadStatus {
@@ -50,15 +49,15 @@ pub struct WorkloadStatus {
     pub replicas: i32,
     /// The Pods that are ready.
     pub ready_replicas: i32,
-    /// The Pods that have been ready for the seconds that the spec asks for.
+    /// The Pods that have been ready for `minReadySeconds`.
     pub available_replicas: i32,
-    /// The Pods of the latest template.
+    /// The Pods with the latest template.
     pub updated_replicas: i32,
     observed_generation: i64,
     conditions: Vec<WorkloadCondition>,
 }
 
-/// A condition that the controller of a Deployment writes.
+/// A condition written by the Deployment controller.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 struct WorkloadCondition {
@@ -75,7 +74,7 @@ impl WorkloadCondition {
     }
 }
 
-/// A container that does not run: `state.waiting` in the status of a Pod.
+/// A container that does not run: `state.waiting` in the Pod's status.
 ///
 /// ```
 /// use innkeeper_kit::workload::Waiting;
@@ -90,10 +89,10 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// The reason, as a condition tells it; none if the container only waits for its turn.
+    /// The reason for use in a condition; none if the container only waits for its turn.
     ///
-    /// The kubelet alternates between an attempt to pull an image and the pause before the next one. Both have the same
-    /// words here, so that a condition stays.
+    /// The kubelet alternates between pulling an image and backing off. Both give the same text, so that a condition does
+    /// not flap.
     pub fn cause(&self) -> Option<&str> {
         match &*self.reason {
             "" | "ContainerCreating" | "PodInitializing" => None,
@@ -159,7 +158,7 @@ struct TemplateVariable {
     value_from: Option<VariableSource>,
 }
 
-/// A source of a variable, or one of `envFrom`.
+/// A variable source, or an `envFrom` source.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct VariableSource {
@@ -195,22 +194,22 @@ impl Workload {
         children.find::<T>(name).map(Observed::parse).transpose()
     }
 
-    /// True while the status belongs to an older generation of the spec.
+    /// Returns whether the status is older than the spec.
     pub fn is_stale(&self) -> bool {
         self.status.observed_generation < self.metadata.generation
     }
 
-    /// True if the status belongs to the current spec and the object is not being deleted.
+    /// Returns whether the status belongs to the current spec and the object is not being deleted.
     pub fn is_settled(&self) -> bool {
         !self.is_stale() && self.metadata.deletion_timestamp.is_none()
     }
 
-    /// True if the current spec has this template, and the status belongs to that spec.
+    /// Returns whether the current spec has this template and the status belongs to it.
     pub fn is_current(&self, template: &TemplateHash) -> bool {
         template.is(self.metadata.annotations.get(TEMPLATE_HASH)) && self.is_settled()
     }
 
-    /// True if [`spec.replicas`](Self::replicas) Pods, ready or not, and no others have this template.
+    /// Returns whether [`spec.replicas`](Self::replicas) Pods, ready or not, have this template, and no Pod has another.
     pub fn is_rolled_out(&self, template: &TemplateHash) -> bool {
         let pods = &self.status;
         self.is_current(template)
@@ -223,63 +222,75 @@ impl Workload {
         self.spec.replicas.unwrap_or(1)
     }
 
-    /// True for a StatefulSet that replaces a Pod without waiting for others: also one that never became
-    /// ready.
+    /// Returns whether this is a StatefulSet that replaces Pods without waiting for others, including Pods that never
+    /// became ready.
     pub fn is_parallel(&self) -> bool {
         self.spec.management == "Parallel"
     }
 
-    /// The reason that Pods cannot be created, such as a quota, if the controller tells one. The controller
-    /// of StatefulSets writes events alone.
+    /// Why Pods cannot be created, such as a quota, if the controller reports it. The StatefulSet controller writes only
+    /// events.
     pub fn replica_failure(&self) -> Option<&str> {
         let mut conditions = self.status.conditions.iter();
-        let failure = conditions.find(|it| it.is("ReplicaFailure", "True"))?;
+        let failure = conditions.find(|condition| condition.is("ReplicaFailure", "True"))?;
         Some(&failure.message)
     }
 
-    /// True if a Deployment has not progressed within its deadline.
+    /// Returns whether a Deployment has exceeded its progress deadline.
     pub fn is_late(&self) -> bool {
-        let mut conditions = self.status.conditions.iter();
-        conditions
-            .any(|it| it.is("Progressing", "False") && it.reason == "ProgressDeadlineExceeded")
+        self.status.conditions.iter().any(|condition| {
+            condition.is("Progressing", "False") && condition.reason == "ProgressDeadlineExceeded"
+        })
     }
 
-    /// An annotation of the Pod template.
+    /// A Pod template annotation.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         let annotations = &self.spec.template.metadata.annotations;
         annotations.get(key).map(String::as_str)
     }
 
-    /// The image of a container of the Pod template; init containers are not searched.
+    /// The image of a container in the Pod template, init containers excluded.
     pub fn image(&self, container: &str) -> Option<&str> {
         let containers = &self.spec.template.spec.containers;
-        let found = containers.iter().find(|it| it.name == container)?;
-        Some(&found.image)
+        let container = containers
+            .iter()
+            .find(|candidate| candidate.name == container)?;
+        Some(&container.image)
     }
 
-    /// True if the Pod template names this Secret: for pulling images, in a variable or as a volume. Init
-    /// containers and projected volumes are not searched.
+    /// Returns whether the Pod template names this Secret for pulling images, in a variable or as a volume. Init containers
+    /// and projected volumes are not searched.
     ///
-    /// The Pods take up such a Secret when it appears, whatever the next answer states.
+    /// Pods use such a Secret as soon as it exists, whatever the next answer states.
     pub fn names_secret(&self, name: &str) -> bool {
         let pod = &self.spec.template.spec;
-        let variables = pod.containers.iter().flat_map(|it| {
-            let single = it.env.iter().filter_map(|it| it.value_from.as_ref());
-            single.chain(&it.env_from)
+        let variables = pod.containers.iter().flat_map(|container| {
+            let single = container
+                .env
+                .iter()
+                .filter_map(|variable| variable.value_from.as_ref());
+            single.chain(&container.env_from)
         });
-        let volumes = pod.volumes.iter().filter_map(|it| it.secret.as_ref());
+        let volumes = pod
+            .volumes
+            .iter()
+            .filter_map(|volume| volume.secret.as_ref());
         variables
-            .filter_map(|it| it.secret.as_ref())
+            .filter_map(|source| source.secret.as_ref())
             .chain(volumes)
             .chain(&pod.pull_secrets)
-            .any(|it| it.name == name)
+            .any(|secret| secret.name == name)
     }
 
-    /// True if a volume of the Pod template is this claim.
+    /// Returns whether the Pod template mounts this claim.
     pub fn names_claim(&self, name: &str) -> bool {
-        let volumes = self.spec.template.spec.volumes.iter();
-        let mut claims = volumes.filter_map(|it| it.claim.as_ref());
-        claims.any(|it| it.name == name)
+        self.spec
+            .template
+            .spec
+            .volumes
+            .iter()
+            .filter_map(|volume| volume.claim.as_ref())
+            .any(|claim| claim.name == name)
     }
 }
 
@@ -426,7 +437,7 @@ mod tests {
         let table = [
             (Some(&stated), (2, 2), (3, 3, 3), true),
             (Some(&stated), (2, 2), (0, 0, 0), true),
-            // A scale-in that has not ended yet.
+            // An unfinished scale-in.
             (Some(&stated), (2, 2), (2, 3, 3), true),
             (Some(&older), (2, 2), (3, 3, 3), false),
             (None, (2, 2), (3, 3, 3), false),
@@ -437,7 +448,8 @@ mod tests {
         ];
         for (mark, (generation, observed), (replicas, updated, all), expected) in table {
             let name = metadata("a", &[].into());
-            let mut marked = json!(mark.map_or_else(|| name.clone(), |it| it.mark(name.clone())));
+            let mut marked =
+                json!(mark.map_or_else(|| name.clone(), |hash| hash.mark(name.clone())));
             marked["generation"] = json!(generation);
             let status = json!({
                 "observedGeneration": observed, "updatedReplicas": updated, "replicas": all,

@@ -1,17 +1,16 @@
-//! Fields of a parent that decide which code a container runs, besides its image and its scripts.
+//! Parent fields that decide which code a container runs, besides image and scripts.
 //!
-//! A list of allowed images and a switch for scripts mean little if a variable makes the programs of an
-//! allowed image load other code, or if a volume of the tenant takes the place of these programs. The
-//! checks here refuse both. They allow the variables that are known to hold plain values, and know
-//! the directories of programs in common images; an image with further ones needs checks of its own.
+//! Limits on images and scripts are useless if a variable makes an allowed image load other code, or if a tenant's volume
+//! replaces the image's programs. These checks refuse both. They allow only variables that are known to hold plain
+//! values, and know the program directories of common images; images with other directories need further checks.
 
 use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar};
 
-/// Variables that no program takes for code, options or files, whatever the image. An entry that ends with `*`
-/// stands for the names that continue with letters, digits and underscores.
+/// Variables that no program uses as code, options or file names, whatever the image. An entry that ends with `*` matches
+/// names that continue with letters, digits and underscores.
 ///
 /// Locales are harmless, because libc refuses slashes in their names; `LANGUAGE` is not, because gettext accepts
-/// them. No program of a common image reads `APP_*`: they are for code of the tenant that an image runs anyway.
+/// them. No program in a common image reads `APP_*`: they are for tenant code that an image runs anyway.
 const PLAIN_VARIABLES: &[&str] = &[
     "APP_*",
     "HTTPS_PROXY",
@@ -31,8 +30,8 @@ const PLAIN_VARIABLES: &[&str] = &[
     "no_proxy",
 ];
 
-/// Directories of programs, libraries and their settings in images, and those of the kernel and the
-/// container runtime.
+/// Directories with programs, libraries and their settings in images, and the kernel's and container runtime's
+/// directories.
 const CODE_DIRECTORIES: &[&str] = &[
     "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libexec", "/libx32", "/opt",
     "/proc", "/root", "/run", "/sbin", "/sys", "/usr", "/var/run",
@@ -50,7 +49,7 @@ const CODE_DIRECTORIES: &[&str] = &[
 ///
 /// # Errors
 ///
-/// The path of the field, and the variable or the prefix.
+/// Returns the field's path, and the variable or the prefix.
 ///
 /// ```
 /// use innkeeper_kit::{pod::variable, tenants::check_environment};
@@ -91,7 +90,7 @@ fn is_plain(name: &str, plain: &[&str]) -> bool {
     begins_plain(name, plain) || !name.ends_with('*') && entries.any(|entry| *entry == name)
 }
 
-/// True if all variables whose names begin with this text are plain.
+/// Returns whether all variables with this prefix are plain.
 fn begins_plain(text: &str, plain: &[&str]) -> bool {
     let is_name_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let mut starts = PLAIN_VARIABLES
@@ -104,12 +103,11 @@ fn begins_plain(text: &str, plain: &[&str]) -> bool {
     })
 }
 
-/// Checks that a mount covers neither programs of the image nor these directories of the plugin, and
-/// lies in none of them.
+/// Checks that a mount neither covers nor is inside the image's program directories or these plugin directories.
 ///
 /// # Errors
 ///
-/// The path of the field, the mount and the directory.
+/// Returns the field's path, the mount and the directory.
 ///
 /// ```
 /// use innkeeper_kit::tenants::check_mount;
@@ -119,15 +117,15 @@ fn begins_plain(text: &str, plain: &[&str]) -> bool {
 /// assert!(check_mount("spec.volumes", "/work/tmp", &["/work"]).is_err());
 /// ```
 pub fn check_mount(path: &str, mount: &str, own: &[&str]) -> Result<(), String> {
-    let given = mount.strip_suffix('/').unwrap_or(mount);
-    let mut parts = given.split('/').skip(1);
+    let target = mount.strip_suffix('/').unwrap_or(mount);
+    let mut parts = target.split('/').skip(1);
     if !mount.starts_with('/') || parts.any(|part| matches!(part, "" | "." | "..")) {
         return Err(format!(
             "{path}: write {mount} as an absolute path without empty parts, \".\" and \"..\""
         ));
     }
     let mut directories = CODE_DIRECTORIES.iter().chain(own);
-    match directories.find(|directory| holds(given, directory) || holds(directory, given)) {
+    match directories.find(|directory| holds(target, directory) || holds(directory, target)) {
         None => Ok(()),
         Some(directory) => Err(format!(
             "{path}: a mount at {mount} can replace programs or settings in {directory}, and \
@@ -136,7 +134,7 @@ pub fn check_mount(path: &str, mount: &str, own: &[&str]) -> Result<(), String> 
     }
 }
 
-/// True if a path is a directory or lies in it; the empty text is the root.
+/// Returns whether a path is the directory or inside it; the empty text is the root.
 fn holds(directory: &str, path: &str) -> bool {
     path.strip_prefix(directory)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

@@ -1,11 +1,11 @@
-//! The forms of values that a parent may state for the options of a program.
+//! Value forms for program options in a parent.
 
 use std::fmt;
 
-/// The form of an option's value. No form has a character that a shell, the kubelet or a path could interpret.
+/// An option value's form. No form allows a character that a shell, the kubelet or a path could interpret.
 ///
-/// A list of dangerous options is never complete, so a plugin lists the options that it knows to be harmless, each with the
-/// form of its value, and refuses the others unless the configuration lists them.
+/// A list of dangerous options is never complete. A plugin therefore lists the harmless options, each with its value
+/// form, and refuses others unless the configuration lists them.
 ///
 /// ```
 /// use innkeeper_kit::tenants::Form;
@@ -20,13 +20,13 @@ pub enum Form {
     Nothing,
     /// `true`, `false` or no value.
     Switch,
-    /// A whole number of at most 18 digits.
+    /// A whole number with at most 18 digits.
     Number,
     /// A whole number from the first to the second bound.
     Between(u32, u32),
     /// A number with or without a fraction, above the first and below the second bound.
     Decimal(u32, u32),
-    /// A duration of Go, such as `1h30m` or `500ms`.
+    /// A Go duration, such as `1h30m` or `500ms`.
     Duration,
     /// One of these texts.
     Choice(&'static [&'static str]),
@@ -35,7 +35,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// Returns true if the value has the form; no value is the empty text.
+    /// Returns whether the value has the form; no value is the empty text.
     pub fn accepts(self, value: &str) -> bool {
         match self {
             Self::Nothing => value.is_empty(),
@@ -66,7 +66,11 @@ impl fmt::Display for Form {
             Self::Decimal(above, below) => write!(f, "a number above {above} and below {below}"),
             Self::Duration => f.write_str("a duration such as 1h30m"),
             Self::Choice(texts) => {
-                let texts: Vec<&str> = texts.iter().copied().filter(|it| !it.is_empty()).collect();
+                let texts: Vec<&str> = texts
+                    .iter()
+                    .copied()
+                    .filter(|text| !text.is_empty())
+                    .collect();
                 f.write_str(&texts.join(" or "))
             }
             Self::Words => f.write_str("words with commas between them"),
@@ -87,12 +91,12 @@ fn is_duration(text: &str) -> bool {
     const UNITS: [&str; 6] = ["ms", "us", "ns", "h", "m", "s"];
     let mut rest = text;
     while !rest.is_empty() {
-        let end = rest.find(|it: char| !it.is_ascii_digit() && it != '.');
+        let end = rest.find(|character: char| !character.is_ascii_digit() && character != '.');
         let (number, unit) = rest.split_at(end.unwrap_or(rest.len()));
         let unit_len = UNITS
             .iter()
-            .find(|it| unit.starts_with(**it))
-            .map(|it| it.len());
+            .find(|candidate| unit.starts_with(**candidate))
+            .map(|candidate| candidate.len());
         let (Some(len), true) = (unit_len, is_decimal(number)) else {
             return false;
         };
