@@ -44,7 +44,7 @@ impl ChildKinds for () {
 /// Declares a type for the kinds of a plugin's children.
 ///
 /// The manifest has these kinds, and a child of another kind does not compile.
-/// The methods of [`ChildKind`](crate::manifest::ChildKind) follow a kind in brackets.
+/// The methods of [`ChildKind`] follow a kind in brackets.
 ///
 /// ```
 /// use innkeeper_sdk::child_kinds;
