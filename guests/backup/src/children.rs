@@ -31,7 +31,7 @@ use crate::{
     task,
 };
 
-/// Annotation on each Job that the plugin itself creates: the configuration's hash.
+/// The annotation on each Job that the plugin itself creates: the configuration's hash.
 pub(crate) const CONFIG_HASH: &str = "gobackup.io/config-hash";
 
 /// Returns every child.

@@ -8,7 +8,7 @@ use innkeeper_sdk::prelude::*;
 
 use crate::api::Kind;
 
-/// Label on each child: the parent's kind, because a `Backup` and a `CronBackup` may share a name.
+/// The label on each child: the parent's kind, because a `Backup` and a `CronBackup` may share a name.
 pub(crate) const PARENT_KIND: &str = "gobackup.io/parent-kind";
 
 /// The container with gobackup.

@@ -37,7 +37,7 @@ pub(crate) struct Source {
     pub(crate) is_scratch: bool,
 }
 
-/// Annotation on a `Database` or `PostgreSQL`: `true` allows verifications to replace its content.
+/// The annotation on a `Database` or `PostgreSQL`: `true` allows verifications to replace its content.
 pub(crate) const SCRATCH: &str = "gobackup.io/scratch";
 
 impl Source {

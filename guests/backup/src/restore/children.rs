@@ -12,16 +12,16 @@ use crate::{
     task,
 };
 
-/// Annotation on the Job: the archive.
+/// The annotation on the Job of a restore or verification: the archive.
 pub(super) const FILE: &str = "gobackup.io/file";
 
-/// Annotation on the Job: the names of restored databases, and `files`.
+/// The annotation on the Job of a restore or verification: the names of restored databases, and `files`.
 pub(super) const RESTORED: &str = "gobackup.io/restored";
 
-/// Annotation on a verification's Job: the archive's time.
+/// The annotation on a verification's Job: the archive's time.
 pub(super) const TIME: &str = "gobackup.io/archive-time";
 
-/// Annotation on a verification's Job: the databases that it does not restore.
+/// The annotation on a verification's Job: the databases that it does not restore.
 pub(super) const SKIPPED: &str = "gobackup.io/skipped";
 
 /// Returns the children, with more annotations for the Job.

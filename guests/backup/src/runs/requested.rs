@@ -14,7 +14,7 @@ use crate::{
     status::{BackupStatus, Phase, Run},
 };
 
-/// Annotation on a parent: a new value requests a run.
+/// The annotation on a parent: a new value requests a run.
 const RUN_NOW: &str = "gobackup.io/run-now";
 
 /// Number of hexadecimal digits in a Job name, from the value's SHA-256.
