@@ -78,7 +78,7 @@ pub(crate) fn suspended(
     let object = json!({
         "apiVersion": "batch/v1", "kind": "CronJob", "metadata": metadata, "spec": spec,
     });
-    Some(Kinds::child(&child.key, &object))
+    Some(Child::untyped(&child.key, &object))
 }
 
 /// The Secret with the configuration.

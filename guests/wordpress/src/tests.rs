@@ -92,7 +92,7 @@ fn workloads(outcome: &Answer, web: i64, database: i64) -> Answer {
         child
     };
     let children = outcome.children().iter().cloned().map(observe);
-    Answer::desired(children, Report::new())
+    Answer::from(Desired::new().children(children))
 }
 
 /// The next pass for a parent with a running database and site.

@@ -79,7 +79,7 @@ fn a_ready_database_ends_the_waiting() {
         .filter(|child| child.key.starts_with("db"))
         .cloned()
         .collect();
-    let outcome = pass(&start.answered(&Answer::desired(database, Report::new())));
+    let outcome = pass(&start.answered(&Answer::from(Desired::new().children(database))));
     assert_eq!(outcome.report().requeue, None);
     assert_eq!(
         condition(&outcome, "DatabaseReady"),

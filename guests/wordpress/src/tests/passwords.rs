@@ -356,7 +356,7 @@ fn a_deleted_salts_secret_is_made_anew_and_restarts_only_when_it_is_there() {
         .collect();
     let mut request = TestRequest::new(&parent)
         .retained("db-secret", &secret("shop-mysql", &MYSQL_KEYS))
-        .answered(&Answer::desired(children, Report::new()));
+        .answered(&Answer::from(Desired::new().children(children)));
     let outcome = pass(&request);
     assert_eq!(outcome.child("salts"), without.child("salts"));
     assert_eq!(annotation(&outcome, SECRET_HASH), old);

@@ -216,7 +216,7 @@ fn kept_data_hold_their_own_schema_and_tables() {
     let keys = ["root-password", "username", "password"];
     let next = |spec: &Value| {
         TestRequest::new(&parent("shop", spec))
-            .answered(&Answer::desired(claims.clone(), Report::new()))
+            .answered(&Answer::from(Desired::new().children(claims.clone())))
             .retained("db-secret", &secret("shop-mysql", &keys))
     };
     for same in [

@@ -118,7 +118,7 @@ fn a_status_older_than_its_spec_is_progress() {
         .unwrap()
         .clone();
     web.object["metadata"]["generation"] = json!(2);
-    let stale = request.answered(&Answer::desired([web], Report::new()));
+    let stale = request.answered(&Answer::from(Desired::new().children([web])));
     assert_eq!(
         condition(&pass(&stale), "Progressing"),
         "Progressing=True/Progressing: waiting for the Deployment to be updated"
@@ -173,7 +173,7 @@ fn the_pod_of_the_database_tells_what_is_wrong() {
         .filter(|child| child.key.starts_with("db"))
         .cloned()
         .collect();
-    let start = request.answered(&Answer::desired(database, Report::new()));
+    let start = request.answered(&Answer::from(Desired::new().children(database)));
     for (state, expected) in [
         (
             message("UserMissing\n"),
