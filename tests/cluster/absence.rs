@@ -1,4 +1,4 @@
-//! Children with explicit absence: a null in the answer takes away a field that the plugin never stated.
+//! Explicitly absent fields: a null in the answer removes a field that the plugin never set.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use crate::{
 
 const API: &str = "test.innkeeper.dev/v1";
 
-/// One child before and after a change of the answer.
+/// One child, before and after the answer changes.
 struct Row {
     name: &'static str,
     api_version: &'static str,
     kind: &'static str,
     before: Value,
     after: Value,
-    /// The part of the child that is compared, and its end.
+    /// JSON pointer to the compared part, and its final value.
     part: &'static str,
     expected: Value,
 }
@@ -97,7 +97,7 @@ fn rows() -> Vec<Row> {
             "/spec/speed",
             Value::Null,
         ),
-        // The definition fills this one in again, so it can never be absent.
+        // The schema's default fills this field in again, so it can never be absent.
         of_gadget(
             "always-there",
             json!({}),
@@ -129,7 +129,8 @@ fn parent(row: &Row, fields: &Value) -> Value {
     })
 }
 
-/// Every field that the answer calls absent goes, the parent is applied, and nothing is written afterwards.
+/// Removes every field that the answer calls absent, applies the parent and then writes nothing
+/// more.
 #[test]
 fn a_null_takes_a_defaulted_field_away_and_is_written_once() {
     let stage = stage_with_gadgets();

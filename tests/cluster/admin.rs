@@ -1,5 +1,5 @@
-//! The HTTP endpoints of a running host for readiness, liveness, metrics and debugging,
-//! and its periodic resync.
+//! A running host's HTTP endpoints (readiness, liveness, metrics, debugging) and the periodic
+//! resync.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::stage::{Stage, is_applied, lines};
 const PARENT: (&str, &str, &str) = ("cache.example.com/v1", "Memcached", "web");
 const CONTROLLER: &str = "controller=\"memcached/memcached\"";
 
-/// Starts a host with its admin endpoints.
+/// Starts a host with admin endpoints.
 pub(crate) fn host(stage: &Stage, arguments: &[&str]) -> Host {
     let mut options = stage.options.clone();
     let arguments = admin::ARGUMENTS.iter().chain(arguments);
@@ -59,8 +59,8 @@ fn passes(metrics: &str) -> f64 {
     sum(metrics, "controller_runtime_reconcile_total", CONTROLLER)
 }
 
-/// The probes tell a starting host from a ready one, and every write, pass and watch is counted. A
-/// missing metric or a readiness before the API server answers breaks it.
+/// The probes distinguish a starting host from a ready one, and the metrics count every write, pass
+/// and watch. Fails if a metric is missing, or if the host is ready before the API server answers.
 #[test]
 fn a_host_reports_readiness_and_counts_its_work() {
     let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
@@ -80,7 +80,7 @@ fn a_host_reports_readiness_and_counts_its_work() {
     });
     stage.apply(&namespace, &parent);
     stage.wait(&host, &namespace, PARENT, is_applied);
-    // A pass is counted at its end, which is after its last write becomes visible.
+    // The host counts a pass when it ends, after the last write is visible.
     let before = scraped(address, |metrics| passes(metrics) >= 1.0);
     let writes = "innkeeper_plugin_writes_total";
     assert!(sum(&before, writes, "verb=\"create\"") >= 2.0, "{before}");
@@ -152,7 +152,7 @@ fn a_periodic_resync_writes_nothing() {
     Stage::stop(host);
 }
 
-/// Checks the metrics that every Prometheus client has.
+/// Checks the metrics that every Prometheus client exports.
 #[track_caller]
 fn process_is_measured(metrics: &str) {
     for name in [
@@ -185,8 +185,8 @@ fn debugging(address: &str) {
     assert_eq!(refused.0, 400, "{refused:?}");
 }
 
-/// A standby passes its readiness probe, or a rolling update with two replicas would never
-/// complete, and the metrics show which host leads.
+/// A standby passes the readiness probe; otherwise a rolling update with two replicas would never
+/// complete. The metrics show which host leads.
 #[test]
 fn a_standby_host_is_ready_and_reports_that_it_does_not_lead() {
     let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
@@ -203,7 +203,6 @@ fn a_standby_host_is_ready_and_reports_that_it_does_not_lead() {
     let waiting = scrape(standby_at);
     assert!(leads(&waiting) < 0.5, "{waiting}");
     assert!(sum(&waiting, "innkeeper_watch_synced", "kind=\"Memcached\"") > 0.0);
-    // Without the flag there are no debug endpoints.
     for path in ["/debug/state", "/debug/log"] {
         assert_eq!(get(standby_at, path).0, 404, "{path}");
     }

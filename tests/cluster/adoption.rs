@@ -1,5 +1,5 @@
-//! Adoption of objects that existed before their parent, if both the grant and the parent allow it
-//!, on the real API server.
+//! Adoption of objects older than their parent, if the grant and the parent both allow it, on the
+//! real API server.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::{
     stage::is_synced,
 };
 
-/// Well above the time of a pass and its watch events.
+/// Well above one pass and the watch events that it causes.
 const QUIET: Duration = Duration::from_millis(800);
 
-/// The spec of a working plugin that may adopt ConfigMaps.
+/// Spec for a working plugin that may adopt ConfigMaps.
 pub(crate) fn adopting() -> Value {
     grants(true)
 }
@@ -30,7 +30,7 @@ fn grants(adopt: bool) -> Value {
     })
 }
 
-/// Creates an object by hand under the name of a parent's child, with these owners.
+/// Creates an object with these owners by hand, under the name that a parent's child would get.
 fn found(fixture: &MoodyFixture, number: usize, owners: &Value) -> Value {
     let object = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
@@ -74,7 +74,7 @@ pub(crate) fn annotate(fixture: &MoodyFixture, number: usize) {
         .merge(&fixture.site.namespace, target, &asks);
 }
 
-/// The host adopts an object only if the grant and the parent's annotation allow it and no other
+/// The host adopts an object only if the grant and the parent's annotation allow it and no
 /// controller owns it. Until then it reports the object and changes nothing.
 #[test]
 fn an_object_without_a_controller_is_adopted_once_grant_and_parent_agree() {
@@ -113,13 +113,13 @@ fn an_object_without_a_controller_is_adopted_once_grant_and_parent_agree() {
     assert_eq!(adopted["metadata"]["ownerReferences"][0]["kind"], "Moody");
     assert_eq!(adopted["data"]["says"], "one");
     assert_eq!(adopted["data"]["mine"], "yes");
-    // An object of another controller stays untouched, even if the parent asks for its adoption.
+    // Another controller's object stays untouched, even if the parent asks for adoption.
     wait_synced(&fixture, &host, 2, "False", "ChildNotOwned");
     fixture.site.stage.settle(QUIET);
     assert_eq!(child(&fixture, 2), taken);
 }
 
-/// The annotation of the parent alone is not enough; the adoption follows once the plugin has the
+/// The parent's annotation alone is not enough; the host adopts the object once the plugin has the
 /// grant.
 #[test]
 fn a_parent_that_asks_for_adoption_waits_for_the_grant() {

@@ -1,5 +1,5 @@
-//! Unusable input in a cluster: the host reports the fault, its place and the remedy once, and all
-//! other plugins keep working.
+//! Unusable input in a cluster: the host reports fault, location and remedy once, and all other
+//! plugins keep working.
 
 use std::{
     fs,
@@ -34,7 +34,7 @@ fn stage(guests: &[&str]) -> Stage {
     Stage::api_only(HostOptions::with_guests(guests).unwrap().plugins)
 }
 
-/// The log lines that contain all of these parts.
+/// Log lines that contain all these parts.
 fn log_lines(host: &Host, parts: &[&str]) -> Vec<String> {
     let log = host.log().unwrap();
     let holds = |line: &&str| parts.iter().all(|part| line.contains(part));
@@ -137,7 +137,7 @@ fn a_second_plugin_of_the_same_name_is_refused_and_all_others_are_served() {
     }
 }
 
-/// A copy of a guest under another name of the same length; nothing else distinguishes the two
+/// Copies a guest under another name with the same length; nothing else distinguishes the two
 /// plugins.
 fn renamed(stage: &Stage, guest: &Path, from: &str, to: &str) -> PathBuf {
     assert_eq!(from.len(), to.len());
@@ -186,7 +186,7 @@ fn a_second_plugin_for_a_parent_kind_is_refused_with_the_name_of_the_first() {
     }
 }
 
-/// The CRD that a plugin brings.
+/// A CRD that a plugin ships.
 fn definition(stage: &Stage, name: &str) -> Value {
     stage
         .manifests(&[])
@@ -204,7 +204,7 @@ fn crd_writes(stage: &Stage, mark: usize) -> Vec<String> {
 #[test]
 fn a_crd_that_must_not_change_delays_only_its_own_plugin() {
     let stage = stage(&["memcached", "wordpress", "etcd"]);
-    // One CRD has a field that the plugin does not know; the host did not install the other.
+    // One CRD has a field that the plugin does not know; the host did not install the other one.
     let mut wider = definition(&stage, MEMCACHEDS);
     let spec = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
     wider.pointer_mut(spec).unwrap()["colour"] = json!({ "type": "string" });
@@ -240,7 +240,7 @@ fn a_crd_that_must_not_change_delays_only_its_own_plugin() {
     let refusals = log_lines(&host, &["plugin is not served"]);
     assert_eq!(refusals.len(), 2, "{}", host.log().unwrap());
 
-    // After both are repaired, their plugins are served without a restart.
+    // Once both are repaired, the host serves their plugins without a restart.
     user.apply(&definition(&stage, MEMCACHEDS)).unwrap();
     let label = json!({ "metadata": { "labels": { "innkeeper.dev/plugin": "wordpress" } } });
     user.merge(Kind::cluster(CRD.0, CRD.1), WORDPRESSES, &label)

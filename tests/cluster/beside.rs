@@ -1,4 +1,5 @@
-//! A second host for the same parents by mistake: it waits for the lease, or it does not start.
+//! A second host started for the same parents by mistake: it waits for the lease or refuses to
+//! start.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use crate::stage::{Stage, is_applied, lines, wait_logged};
 
 const CRD: &str = "memcacheds.cache.example.com";
 
-/// A lease that ends soon after its holder.
+/// A lease that expires soon after its holder dies.
 const FAST: [&str; 6] = [
     "--lease-duration",
     "4",
@@ -19,7 +20,7 @@ const FAST: [&str; 6] = [
     "1",
 ];
 
-/// The longest time until a host knows whether another one holds a lease.
+/// Time limit for a host to find out whether another one holds a lease.
 const KNOWN_WITHIN: Duration = Duration::from_secs(30);
 
 fn host(stage: &Stage, arguments: &[&str]) -> Host {
@@ -37,14 +38,14 @@ fn holder(stage: &Stage, name: &str, namespaces: &[&str]) -> Host {
     host
 }
 
-/// Returns the writes of hosts without an identity, which have no lease.
+/// Returns the writes by hosts without an identity, which have no lease.
 fn writes_without_lease(stage: &Stage, mark: usize) -> Vec<String> {
     let mut writes: Vec<Write> = stage.writes_since(mark);
     writes.retain(|write| !write.user_agent.contains('('));
     lines(&writes)
 }
 
-/// Without flags, the second host outside of a Pod waits for the first.
+/// Outside a Pod and without flags, the second host waits for the first.
 #[test]
 fn hosts_outside_of_a_pod_take_turns_by_default() {
     let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
@@ -57,7 +58,8 @@ fn hosts_outside_of_a_pod_take_turns_by_default() {
     Stage::stop(second);
 }
 
-/// A host without a lease writes nothing beside a holder of any name, unless their scopes are apart or the holder is dead.
+/// A host without a lease writes nothing beside any lease holder, unless their scopes are disjoint
+/// or the holder is dead.
 #[test]
 fn a_host_without_a_lease_does_not_start_beside_a_holder() {
     let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);

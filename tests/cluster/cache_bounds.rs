@@ -1,4 +1,4 @@
-//! Tenants who fill the cache of the host with objects that carry the label of a plugin.
+//! Tenants who fill the host's cache with objects that carry a plugin's label.
 
 use std::{fs, time::Duration};
 
@@ -11,12 +11,12 @@ use crate::{
     stage::{Stage, is_applied, is_synced},
 };
 
-/// The size of the data of each object. The API server accepts somewhat more than 1 MiB of it.
+/// Data bytes per object. The API server accepts slightly more than 1 MiB.
 const LARGE: usize = 900_000;
 
 const OBJECTS: usize = 250;
 
-/// The most memory that the objects may cost.
+/// Memory that these objects may cost at most.
 const COST_MAX: u64 = 10 << 20;
 
 fn fixture() -> MoodyFixture {
@@ -26,7 +26,7 @@ fn fixture() -> MoodyFixture {
     fixture
 }
 
-/// A large object with the label of the plugin.
+/// A large object with the plugin's label.
 fn labelled(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "ConfigMap",
@@ -35,7 +35,7 @@ fn labelled(name: &str) -> Value {
     })
 }
 
-/// Returns the value of a metric, summed over the series whose labels have this text.
+/// Returns a metric's value, summed over the series whose labels contain this text.
 fn metric(host: &Host, name: &str, labels: &str) -> u64 {
     let metrics = scrape(&admin::address(host));
     let values = metrics.lines().filter_map(|line| {
@@ -43,11 +43,11 @@ fn metric(host: &Host, name: &str, labels: &str) -> u64 {
         let is_of = series.starts_with(&format!("{name}{{")) && series.contains(labels);
         is_of.then(|| value.parse::<f64>().ok())?
     });
-    // The sum of no values is negative zero.
+    // The sum over an empty iterator is negative zero.
     format!("{:.0}", values.sum::<f64>() + 0.0).parse().unwrap()
 }
 
-/// Waits until the host has seen this number of ConfigMaps with the label.
+/// Waits until the host has seen this many labelled ConfigMaps.
 #[track_caller]
 fn wait_seen(host: &Host, number: usize) {
     eventually("the host has seen the objects", || {
@@ -59,14 +59,14 @@ fn wait_seen(host: &Host, number: usize) {
     });
 }
 
-/// The memory of a host before tenants fill it; its peak counts from here.
+/// Returns the host's memory before tenants fill it, and restarts the peak measurement.
 fn measure(host: &mut Host) -> u64 {
     let process = host.process();
     drop(fs::write(format!("/proc/{}/clear_refs", process.id()), "5"));
     process.usage().unwrap().resident_bytes
 }
 
-/// Waits until the memory of a host is at most `COST_MAX` over an earlier value.
+/// Waits until the host's memory is at most `COST_MAX` above an earlier value.
 #[track_caller]
 fn check_cost(host: &mut Host, before: u64) {
     eventually("the host has freed its memory", || {
@@ -99,14 +99,14 @@ fn labelled_objects_of_a_tenant_cost_next_to_nothing() {
         "{before} bytes before, {peak} at most"
     );
 
-    // Parents beside the objects are served.
+    // The host serves parents beside these objects.
     let parent =
         json!({"apiVersion": API, "kind": "Moody", "metadata": {"name": "beside"}, "spec": {}});
     stage.apply_new(&tenant, &parent);
     stage.wait(&host, &tenant, (API, "Moody", "beside"), is_applied);
     fixture.check_reconciles(&host, "later");
 
-    // A host that lists them holds one of them at a time.
+    // A host that lists these objects holds only one at a time.
     Stage::stop(host);
     let mut host = stage.host();
     fixture.wait_healthy(&host);
@@ -132,7 +132,7 @@ fn owned_by(owner: &Value) -> Value {
     }])
 }
 
-/// The number of ConfigMaps in a namespace with the plugin's label.
+/// Counts the ConfigMaps in a namespace that have the plugin's label.
 fn labelled_objects(stage: &Stage, namespace: &str) -> usize {
     let kind = Kind::new("v1", "ConfigMap", namespace);
     stage
@@ -160,7 +160,7 @@ fn a_full_namespace_stops_its_own_parents_until_it_shrinks() {
     let child = stage.get(&tenant, config_map("filled"));
     Stage::stop(host);
 
-    // Objects of the tenant that name the parent as their owner: 9 MB where 5 MiB are cached.
+    // The tenant's objects name the parent as their owner: 9 MB, while the cache holds 5 MiB.
     let owner = stage.get(&tenant, parent);
     for number in 0..10 {
         let mut object = labelled(&format!("filler-{number}"));
@@ -190,7 +190,7 @@ fn a_full_namespace_stops_its_own_parents_until_it_shrinks() {
     assert!(plugin.contains(&tenant), "{plugin}");
     assert_eq!(metric(&host, "innkeeper_plugin_full_namespaces", NAME), 1);
 
-    // Other namespaces are served, and nothing of the parent is deleted.
+    // The host serves other namespaces and deletes none of the parent's children.
     fixture.check_reconciles(&host, "beside");
     let now = stage.get(&tenant, config_map("filled"));
     assert_eq!(now["metadata"]["uid"], child["metadata"]["uid"]);
@@ -204,7 +204,7 @@ fn a_full_namespace_stops_its_own_parents_until_it_shrinks() {
     stage.wait(&host, &tenant, parent, is_applied);
     let now = stage.get(&tenant, config_map("filled"));
     assert_eq!(now["metadata"]["uid"], child["metadata"]["uid"]);
-    // The plugin does not want the rest of the objects that pretend to be its own.
+    // The plugin does not want the remaining objects, which only pretend to be its children.
     eventually("the rest is pruned", || match fillers() {
         0 => Ok(()),
         left => Err(format!("{left} left")),

@@ -1,4 +1,4 @@
-//! The callers of a host with `--admin-tls`: the API server judges their tokens and rights.
+//! Callers on a host with `--admin-tls`: the API server authenticates and authorizes them.
 
 use std::{
     fs,
@@ -27,15 +27,15 @@ use crate::{
     suite::Target,
 };
 
-/// The namespace and the name of the scraper's account.
+/// Namespace and name of the scraper's account.
 const SCRAPER: (&str, &str) = ("default", "prometheus");
 
-/// The namespace and the name of the account that may use the debug endpoints.
+/// Namespace and name of the account that may use the debug endpoints.
 const DEBUGGER: (&str, &str) = ("default", "debugger");
 
 const PARENT: Target<'static> = ("cache.example.com/v1", "Memcached", "web");
 
-/// A token of a service account.
+/// Returns a service account's token.
 pub(crate) fn token(plane: &ControlPlane, (namespace, name): (&str, &str)) -> String {
     let output = Command::new(path_from_env("INNKEEPER_CONTROLPLANE").unwrap())
         .args(["kubectl", "--kubeconfig"])
@@ -47,17 +47,18 @@ pub(crate) fn token(plane: &ControlPlane, (namespace, name): (&str, &str)) -> St
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// Writes a new certificate and its key; returns the certificate.
+/// Writes a new certificate and key; returns the certificate.
 fn write_certificate(certificate: &Path, key: &Path) -> Vec<u8> {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    // In this order, the host may meet a certificate without its key, as it may in a directory that is no mounted Secret.
+    // In this order, the host may read a certificate before the matching key, as in any directory
+    // that is not a mounted Secret.
     replace_file(certificate, pem("CERTIFICATE", made.cert.der()).as_bytes());
     let private = pem("PRIVATE KEY", &made.signing_key.serialize_der());
     replace_file(key, private.as_bytes());
     made.cert.der().to_vec()
 }
 
-/// A host with a certificate of the user, and the address at which it answers.
+/// A host with the user's certificate, and the host's address.
 struct Site {
     stage: Stage,
     host: Host,
@@ -88,7 +89,7 @@ impl Site {
         }
     }
 
-    /// The certificate and its key.
+    /// Paths for certificate and key.
     fn files(stage: &Stage) -> [String; 2] {
         let directory = stage.plane.directory();
         ["tls.crt", "tls.key"].map(|name| directory.join(name).to_str().unwrap().to_owned())
@@ -102,7 +103,8 @@ impl Site {
         get_secure_from(source, &self.address, path, token).unwrap()
     }
 
-    /// Waits until an account may get a path. The requests have an address of their own, whose share they may use up.
+    /// Waits until an account may get a path. Sends the requests from another address, because they
+    /// may use up that address's share.
     #[track_caller]
     fn wait_permitted(&self, path: &str, token: &str) {
         eventually(&format!("the account may get {path}"), || {
@@ -113,7 +115,7 @@ impl Site {
         });
     }
 
-    /// Makes the account of the page about debugging, with its role.
+    /// Creates the account and role from the page about debugging.
     fn make_debugger(&self) {
         let (namespace, name) = DEBUGGER;
         let group = "rbac.authorization.k8s.io";
@@ -139,7 +141,7 @@ impl Site {
         }
     }
 
-    /// Makes the account of the scraper, and binds it with the roles of the chart.
+    /// Creates the scraper's account, and binds the chart's roles to it.
     fn make_scraper(&self, is_bound: bool) {
         let (namespace, name) = SCRAPER;
         let user = self.stage.plane.user();
@@ -161,8 +163,9 @@ impl Site {
     }
 }
 
-/// A scrape needs a token that the API server accepts, of an account that may get the path; probes need none. The
-/// certificate follows its files. Neither unknown callers nor an API server that is away hold up the probes.
+/// A scrape needs a token that the API server accepts, for an account that may get the path; probes
+/// need none. The host follows changed certificate files. Neither unknown callers nor an
+/// unavailable API server delay the probes.
 #[test]
 fn metrics_are_for_callers_whom_the_api_server_permits_to_get_them() {
     let site = Site::new();
@@ -184,7 +187,7 @@ fn metrics_are_for_callers_whom_the_api_server_permits_to_get_them() {
     site.wait_permitted("/metrics", &scraper);
     let metrics = site.ask("/metrics", Some(&scraper));
     assert!(metrics.body.ends_with("# EOF\n"), "{metrics:?}");
-    // The right is one for this path and verb.
+    // The role grants only this path and verb.
     for path in ["/debug/state", "/debug/plans/memcached"] {
         assert_eq!(site.ask(path, Some(&scraper)).status, 403, "{path}");
     }
@@ -197,7 +200,8 @@ fn metrics_are_for_callers_whom_the_api_server_permits_to_get_them() {
 
     plane.control(&["pause", "apiserver"]).unwrap();
     let other = format!("{scraper}x");
-    // The API server may still answer one review. This address has no more reviews, another one has its own.
+    // The API server may still answer one review. This address has used up all reviews; another one
+    // has a separate share.
     let another = Ipv4Addr::new(127, 0, 0, 2);
     let waited = eventually("the API server does not answer", || {
         let begin = Instant::now();
@@ -206,14 +210,14 @@ fn metrics_are_for_callers_whom_the_api_server_permits_to_get_them() {
             answer => Err(format!("{answer:?}")),
         }
     });
-    // The timeout of a scrape is 10 s by default.
+    // Prometheus's default scrape timeout is 10 s.
     assert!(waited < Duration::from_secs(10), "{waited:?}");
     assert_eq!(site.ask("/livez", None).status, 200);
     plane.control(&["resume", "apiserver"]).unwrap();
     Stage::stop(site.host);
 }
 
-/// The flags of a client of a host, with files in the directory of the stage.
+/// Flags for a client that connects to a host, with files in the harness directory.
 struct Client {
     named: String,
     numeric: String,
@@ -239,7 +243,7 @@ impl Client {
         path.to_str().unwrap().to_owned()
     }
 
-    /// Checks that `record` ends with this code and message.
+    /// Checks that `record` exits with this code and message.
     #[track_caller]
     fn refused(&self, address: &str, flags: &str, code: i32, message: &str) {
         let flags: Vec<&str> = flags.split_whitespace().collect();
@@ -253,7 +257,8 @@ impl Client {
     }
 }
 
-/// Checks that `status` and `record` verify the host, and send a token that the API server judges.
+/// Checks that `status` and `record` verify the host's certificate and send a token that the API
+/// server authorizes.
 #[track_caller]
 fn commands_reach_it(site: &Site, scraper: &str) {
     let client = Client::new(site);
@@ -321,7 +326,7 @@ fn commands_reach_it(site: &Site, scraper: &str) {
     commands_ask_it(site, &client, &able);
 }
 
-/// Checks that `record` succeeds with the token of the debugger.
+/// Checks that `record` succeeds with the debugger's token.
 #[track_caller]
 fn commands_ask_it(site: &Site, client: &Client, able: &str) {
     let Client {
@@ -359,7 +364,8 @@ fn commands_ask_it(site: &Site, client: &Client, able: &str) {
     }
 }
 
-/// Checks that the host shows the certificate in its files, and the last good one if there is none.
+/// Checks that the host serves the certificate in the files, or the last good one if they are
+/// missing.
 #[track_caller]
 fn is_rotated(site: &Site) {
     let shown = || site.ask("/livez", None).certificate;
@@ -379,7 +385,7 @@ fn is_rotated(site: &Site) {
     assert_eq!(shown(), renewed);
 }
 
-/// Checks that callers with unknown tokens cost the API server little, and known callers nothing.
+/// Checks that unknown tokens cause few reviews on the API server, and known ones none.
 #[track_caller]
 fn is_bounded(site: &Site, scraper: &str) {
     let audit = site.stage.plane.audit();
@@ -394,7 +400,7 @@ fn is_bounded(site: &Site, scraper: &str) {
     }
     assert_eq!(site.ask("/metrics", Some(scraper)).status, 200);
     assert_eq!(site.ask("/livez", None).status, 200);
-    // A burst of 20, and one in 15 seconds.
+    // A burst of 20, then one every 15 seconds.
     let allowed = 21 + usize::try_from(begin.elapsed().as_secs() / 15).unwrap();
     let mut reviews = audit.all_requests_since(mark).unwrap();
     reviews.retain(|request| request.resource.starts_with("tokenreviews"));
@@ -409,9 +415,10 @@ fn is_bounded(site: &Site, scraper: &str) {
     assert!(texts.iter().all(|code| *code == 201), "{texts:?}");
 }
 
-/// Sends 100 requests with unknown tokens a second, from the address of [`ask_secure`]; returns their number.
+/// Sends 100 requests per second with unknown tokens, from [`ask_secure`]'s address; returns how
+/// many.
 fn flood(address: &str, time: Duration) -> u32 {
-    // Each of them waits for its answer, so there are several.
+    // Several, because each thread waits for the answer.
     const THREADS: u32 = 4;
     const INTERVAL: Duration = Duration::from_millis(10).saturating_mul(THREADS);
 
@@ -435,8 +442,8 @@ fn flood(address: &str, time: Duration) -> u32 {
     sent.into_inner()
 }
 
-/// A flood of unknown tokens takes reviews neither from accepted tokens, whose permission is kept for a minute, nor from
-/// new ones at other addresses. The accepted ones are sent from the address of the flood.
+/// A flood with unknown tokens delays neither accepted tokens, whose permission is cached for a
+/// minute, nor new tokens from other addresses. The accepted tokens come from the flooding address.
 #[test]
 fn a_flood_of_unknown_tokens_locks_out_no_scraper() {
     let time = Duration::from_secs(if is_full() { 120 } else { 10 });
@@ -462,7 +469,7 @@ fn a_flood_of_unknown_tokens_locks_out_no_scraper() {
         for number in 0..10 {
             let from_flood = |path: &str, token: &str| site.ask(path, Some(token));
             check("scrape", from_flood("/metrics", &scraper), 200);
-            // No request for this path was permitted before, and no such Plugin exists.
+            // Not cached: nobody requested this path before, and no such Plugin exists.
             let path = format!("/debug/plans/unknown-{number}");
             check("another path", from_flood(&path, &debugger), 404);
             if let Some(new) = newcomers.get(usize::from(number)) {
@@ -474,7 +481,7 @@ fn a_flood_of_unknown_tokens_locks_out_no_scraper() {
         }
         let sent = flooding.join().unwrap();
         assert!(refused.is_empty(), "{refused:#?}");
-        // A slow machine sends fewer, still far more than the API server is asked about.
+        // A slow machine sends fewer requests, but still far more than the host sends reviews.
         assert!(u64::from(sent) > 30 * time.as_secs(), "{sent}");
     });
     assert_eq!(site.ask("/livez", None).status, 200);

@@ -1,4 +1,5 @@
-//! Compiled code that the tests share: to compile the guests again for every test would be a third of the suite's work.
+//! Compiled code that the tests share: compiling the guests for every test would take a third of
+//! the suite's time.
 
 use std::{
     collections::BTreeSet,
@@ -11,10 +12,11 @@ use innkeeper_model::Digest;
 use innkeeper_tests::process::path_from_env;
 use tempfile::TempDir;
 
-/// The compiled code of the guests, as far as tests that have ended compiled them.
+/// The guests' compiled code, from tests that have finished.
 static SHARED: LazyLock<TempDir> = LazyLock::new(|| directory("innkeeper-compiled-"));
 
-/// The digests of the guests that `tests/setup` builds. What a test makes itself is compiled by its own host.
+/// Digests of the guests that `tests/setup` builds. A test's own components are compiled by that
+/// test's host.
 static GUESTS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     let directories = ["INNKEEPER_GUESTS", "INNKEEPER_TEST_GUESTS"]
         .map(|it| path_from_env(it).expect("the guests are built"));
@@ -27,11 +29,11 @@ static GUESTS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
         .collect()
 });
 
-/// A cache directory for the hosts of one test.
+/// A cache directory for the hosts in one test.
 pub(crate) struct CacheDirectory(TempDir);
 
 impl CacheDirectory {
-    /// A directory with the compiled code that earlier tests left.
+    /// Creates a directory with the compiled code from earlier tests.
     pub(crate) fn warm() -> Self {
         let new = directory("innkeeper-cache-");
         link(SHARED.path(), new.path());
@@ -62,20 +64,21 @@ fn entries(directory: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Links the code of guests. A host replaces files and never writes into one, so that the links stay alike.
+/// Links compiled guests. Hosts replace files and never write into them, so the links stay
+/// identical.
 fn link(from: &Path, to: &Path) {
     for file in entries(from) {
         let Some(name) = file.file_name() else {
             continue;
         };
-        // The file of another extension is a verdict, which depends on the limits of its host.
+        // Files with other extensions hold verdicts, which depend on the host's limits.
         let is_code = file
             .extension()
             .is_some_and(|it| it == "cwasm" || it == "sum");
         let digest = name.to_string_lossy();
         let digest = digest.split('.').next().unwrap_or_default();
         if is_code && GUESTS.contains(digest) {
-            // Another test may have linked the file meanwhile, and a host may have removed it.
+            // Another test may have linked the file in the meantime, or a host may have removed it.
             drop(fs::hard_link(&file, to.join(name)));
         }
     }

@@ -1,4 +1,4 @@
-//! The transition times and observed generations of a parent's conditions.
+//! Transition times and observed generations in a parent's conditions.
 
 use innkeeper_tests::eventually;
 use jiff::Timestamp;
@@ -22,8 +22,7 @@ fn since(condition: &Value) -> Timestamp {
         .unwrap()
 }
 
-/// `lastTransitionTime` moves with the status of a condition and never with its reason or message
-/// alone.
+/// `lastTransitionTime` changes with a condition's status, never with reason or message alone.
 #[test]
 fn a_condition_keeps_its_time_until_its_status_changes() {
     let case = Case::start(UNRULY);
@@ -37,7 +36,7 @@ fn a_condition_keeps_its_time_until_its_status_changes() {
         ("good", "True", "Applied"),
     ] {
         let synced = condition(&before, "Synced").clone();
-        // These times have whole seconds, so a change within the same second would be invisible.
+        // Timestamps have whole seconds, so a change within the same second would be invisible.
         eventually("a second passes", || {
             match Timestamp::now().as_second() - since(&synced).as_second() {
                 passed @ ..1 => Err(passed),
@@ -50,7 +49,7 @@ fn a_condition_keeps_its_time_until_its_status_changes() {
         let is_transition = synced["status"] != json!(status);
         assert_eq!(since(now) > since(&synced), is_transition, "{behaviour}");
         assert!(since(now) <= Timestamp::now(), "{behaviour}");
-        // A fault leaves the readiness as it is.
+        // A fault does not change readiness.
         assert_eq!(condition(&after, "Ready")["lastTransitionTime"], ready);
         before = after;
     }

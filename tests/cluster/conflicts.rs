@@ -1,5 +1,4 @@
-//! A conflict with another manager that keeps changing a field which a plugin also states, on
-//! the real API server.
+//! Another manager keeps changing a field that the plugin also sets, on the real API server.
 
 use std::time::{Duration, Instant};
 
@@ -14,16 +13,15 @@ use crate::{
 const PARENT: Target<'static> = ("cache.example.com/v1", "Memcached", "cache");
 const DEPLOYMENT: Target<'static> = ("apps/v1", "Deployment", "cache");
 
-/// The duration of the conflict: long enough for the repair after five seconds, too short for the
-/// one ten seconds later.
+/// Long enough for the repair after five seconds, too short for the one ten seconds later.
 const CONFLICT_DURATION: Duration = Duration::from_secs(12);
 
 fn replicas(stage: &Stage, namespace: &str) -> Value {
     stage.get(namespace, DEPLOYMENT)["spec"]["replicas"].clone()
 }
 
-/// Sets seven replicas whenever there is another number, for the duration of the conflict; returns
-/// the number of writes.
+/// Competes for `CONFLICT_DURATION`: sets seven replicas whenever the number differs; returns the
+/// number of writes.
 fn compete(stage: &Stage, namespace: &str) -> usize {
     let begin = Instant::now();
     let mut sets = 0;
@@ -41,7 +39,7 @@ fn compete(stage: &Stage, namespace: &str) -> usize {
     sets
 }
 
-/// Counts the host's writes of the Deployment after a mark.
+/// Counts the host's writes to the Deployment after a mark.
 fn repairs(stage: &Stage, mark: usize) -> usize {
     let writes = stage.writes_since(mark);
     let repairs = writes
@@ -58,7 +56,7 @@ fn wait_conflict(stage: &Stage, host: &Host, namespace: &str) -> String {
 }
 
 /// The host restores a contested field at growing intervals and names the other manager in a
-/// condition. A repair at every change would be an endless fight.
+/// condition. Repairing every change at once would never end.
 #[test]
 fn a_contested_field_is_restored_at_growing_intervals() {
     let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
@@ -74,8 +72,7 @@ fn a_contested_field_is_restored_at_growing_intervals() {
 
     let mark = stage.mark();
     let sets = compete(&stage, &namespace);
-    // Five repairs come at once, and one more after five seconds; the next would come ten seconds
-    // later.
+    // Five immediate repairs, then one after five seconds; the next would come ten seconds later.
     assert!(
         (5..=7).contains(&repairs(&stage, mark)),
         "{}",
@@ -96,7 +93,7 @@ fn a_contested_field_is_restored_at_growing_intervals() {
     let other = (PARENT.0, PARENT.1, "other");
     stage.wait(&host, &namespace, other, is_applied);
 
-    // The other manager has stopped: the host restores the plugin's value without another event.
+    // The other manager has stopped: the host restores the plugin's value without a new event.
     let kind = Kind::new(DEPLOYMENT.0, DEPLOYMENT.1, &namespace);
     eventually("the Deployment has the plugin's number of replicas", || {
         let replicas = stage
@@ -114,8 +111,7 @@ fn a_contested_field_is_restored_at_growing_intervals() {
     wait_conflict(&stage, &host, &namespace);
 }
 
-/// Changes that come from the parent's spec never count as a conflict, however many follow each
-/// other.
+/// Changes that come from the parent's spec never count as a conflict, however many there are.
 #[test]
 fn edits_of_the_parent_are_no_conflict() {
     let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);

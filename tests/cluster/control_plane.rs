@@ -1,4 +1,4 @@
-//! The control plane on which every other test of the suite relies.
+//! The control plane that every other test in the suite relies on.
 
 use innkeeper_tests::{ControlPlane, Write, eventually, manifest::at, user::Kind};
 use serde_json::json;

@@ -1,5 +1,5 @@
-//! Kills the host before and after every write that it needs for one parent, from the first write
-//! after its start. The final state must be that of a host that is never killed.
+//! Kills the host before and after every write that one parent needs, starting with the first write
+//! after startup. The final state must match an uninterrupted host's.
 
 use std::{
     collections::BTreeMap,
@@ -19,14 +19,14 @@ use crate::{
     suite::Target,
 };
 
-/// Far more than any of the parents needs, which is two kills for each write.
+/// Far more than any parent needs: two kills per write.
 const KILLS_MAX: usize = 150;
 
-/// A serving host that has not written for this long has finished: well above the time of a pass
-/// and its watch events.
+/// A serving host that has not written for this long has finished: well above one pass and the
+/// watch events that it causes.
 const QUIET: Duration = Duration::from_millis(800);
 
-/// Time limit for one life of a host.
+/// Time limit until a host is killed or finishes.
 const LIFE_MAX: Duration = Duration::from_secs(40);
 
 struct Crash {
@@ -40,7 +40,7 @@ struct Crash {
 }
 
 impl Crash {
-    /// Runs one host until it is killed at its next write, or returns it once it has nothing more
+    /// Runs one host until it is killed at the next write, or returns it once it has nothing more
     /// to write.
     fn live(&mut self, moment: Moment) -> Option<Host> {
         self.relay.arm(Some(moment));
@@ -48,7 +48,8 @@ impl Crash {
         let start = Instant::now();
         loop {
             let is_done = self.is_done(&host);
-            // Short while the host works, because `is_done` has to apply the parent early.
+            // Short while the host is still working, because `is_done` has to apply the parent
+            // early.
             let patience = if is_done {
                 QUIET
             } else {
@@ -73,8 +74,8 @@ impl Crash {
         }
     }
 
-    /// Returns true once the parent is Ready and this host, not one before it, serves the plugin.
-    /// Applies the parent as soon as its kind exists.
+    /// Returns true once the parent is Ready and this host, not an earlier one, serves the plugin.
+    /// Applies the parent as soon as the kind exists.
     fn is_done(&mut self, host: &Host) -> bool {
         if !self.is_applied {
             let objects = manifest::load(&self.example).unwrap();
@@ -92,7 +93,7 @@ impl Crash {
     }
 }
 
-/// Counts the creates of each child of a namespace.
+/// Counts how often each child in a namespace was created.
 pub(crate) fn creates(writes: &[Write], namespace: &str) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for write in writes {
@@ -106,7 +107,7 @@ pub(crate) fn creates(writes: &[Write], namespace: &str) -> BTreeMap<String, usi
     counts
 }
 
-/// Kills the host at each of its writes, at these moments in turn.
+/// Kills the host at every write, at each of these moments in turn.
 #[track_caller]
 fn check(guest: &str, parent: Target<'static>, moments: &[Moment]) {
     let stage = Stage::full(HostOptions::with_guests(&[guest]).unwrap().plugins);
@@ -130,7 +131,7 @@ fn check(guest: &str, parent: Target<'static>, moments: &[Moment]) {
         assert!(crash.killed_at.len() < KILLS_MAX, "{:#?}", crash.killed_at);
     };
 
-    // The reference: the same parent, made by a host that is not killed.
+    // The reference: the same parent, reconciled by a host that nobody kills.
     let stage = &crash.stage;
     let reference = stage.namespace("alive");
     stage.apply_example(&reference, &crash.example);
@@ -155,14 +156,14 @@ fn check(guest: &str, parent: Target<'static>, moments: &[Moment]) {
 
 const BOTH: [Moment; 2] = [Moment::Before, Moment::After];
 
-/// The moments for parents that take longer. A kill after the write is the harder half: the API
-/// server has done it, and the host never learns of it.
+/// Moments for parents that take longer. A kill after the write is the harder half: the API server
+/// has executed it, and the host never sees the response.
 fn moments() -> &'static [Moment] {
     if is_full() { &BOTH } else { &[Moment::After] }
 }
 
-/// A kill at any write leaves no child missing, created twice or deleted: the next host observes
-/// the cluster and needs no memory of the last one.
+/// No kill leaves a child missing, created twice or deleted: the next host observes the cluster and
+/// does not need the last one's memory.
 #[test]
 fn a_memcached_survives_a_kill_at_every_write() {
     check(

@@ -1,4 +1,5 @@
-//! The definitions of a plugin's own kinds while the host runs, for plugin files and Plugin resources alike.
+//! Edits and deletions of a plugin's CRDs while the host runs, for plugin files and Plugin
+//! resources.
 
 use std::time::Duration;
 
@@ -19,20 +20,21 @@ use crate::{
 const CRD: &str = "memcacheds.cache.example.com";
 const DEFINITION: Target<'static> = ("apiextensions.k8s.io/v1", "CustomResourceDefinition", CRD);
 
-/// A definition is checked within ten seconds, and each installation doubles the wait for the next one.
+/// The host checks a CRD within ten seconds, and each installation doubles the wait for the next
+/// one.
 const RESTORED_WITHIN: Duration = Duration::from_secs(90);
 
-/// The place of the schema of the parents' spec.
+/// JSON pointer to the schema for the parents' spec.
 const SPEC: &str = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
 
-/// A change of a definition.
+/// An edit to a CRD.
 type Edit = fn(&mut Value);
 
-/// Changes that another user makes to the definition, and that the host takes back.
+/// Edits that another user makes to the CRD and that the host reverts.
 const EDITS: [(&str, Edit); 4] = [
     ("a property is gone", |crd| {
         let spec = crd.pointer_mut(SPEC).unwrap().as_object_mut().unwrap();
-        // They use the property.
+        // These rules use the property that is removed below.
         spec.remove("x-kubernetes-validations");
         spec["properties"].as_object_mut().unwrap().remove("size");
     }),
@@ -51,7 +53,8 @@ const EDITS: [(&str, Edit); 4] = [
     }),
 ];
 
-/// Checks that a deleted or changed definition comes back, and that parents of the restored kind are served.
+/// Checks that a deleted or edited CRD is restored, and that the host serves parents of the
+/// restored kind.
 fn check_restored(stage: &Stage, host: &Host, namespace: &str) {
     let user = stage.plane.user();
     let original = stage.get("", DEFINITION);
@@ -69,7 +72,7 @@ fn check_restored(stage: &Stage, host: &Host, namespace: &str) {
     stage.apply_example(namespace, "examples/memcached/01-article.yaml");
     stage.wait(host, namespace, PARENT, is_applied);
     for (name, edit) in EDITS {
-        // The API server writes the status meanwhile.
+        // The API server writes the status concurrently.
         eventually(name, || {
             let mut crd = stage.get("", DEFINITION);
             edit(&mut crd);
@@ -86,7 +89,7 @@ fn check_restored(stage: &Stage, host: &Host, namespace: &str) {
     }
 }
 
-/// Gives the definition to another plugin, or back.
+/// Labels the CRD for this plugin.
 fn label(stage: &Stage, plugin: &str) {
     let label = json!({"metadata": {"labels": {"innkeeper.dev/plugin": plugin}}});
     stage.merge("", DEFINITION, &label);

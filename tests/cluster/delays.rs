@@ -1,5 +1,5 @@
-//! Watches that deliver late, above all the host's own writes: the host writes nothing twice, and
-//! does not repeat a stale write with the same outdated knowledge.
+//! Late watch events, above all for the host's own writes: the host writes nothing twice, and does
+//! not repeat a stale write with the same outdated object.
 
 use std::{
     sync::{Mutex, MutexGuard, OnceLock, PoisonError},
@@ -22,15 +22,15 @@ const CRDS: [&str; 2] = [
     "unrulies.test.innkeeper.dev",
 ];
 
-/// Well above the time of a pass, so that the next pass runs before the events of the last one.
+/// Well above one pass, so the next pass runs before the last one's events arrive.
 const LATE_BY: Duration = Duration::from_secs(2);
 
-/// After this long without a write, every event has been delivered: well above the delay, a pass
-/// and its watch events.
+/// After this long without a write, every event has been delivered: well above the delay, one pass
+/// and the watch events that it causes.
 const QUIET: Duration = Duration::from_secs(3);
 
-/// A host behind a relay. There are no controllers, so that every write to a child is the host's or
-/// the test's.
+/// A host behind a relay. No controllers run, so every write to a child comes from the host or the
+/// test.
 struct DelayedHost {
     stage: Stage,
     relay: Relay,
@@ -38,7 +38,7 @@ struct DelayedHost {
 }
 
 impl DelayedHost {
-    /// Locks the host that the tests of this file share, and lets its watches deliver at once.
+    /// Locks the host that the tests in this file share, and removes all watch delays.
     fn lock() -> MutexGuard<'static, Self> {
         static SHARED: OnceLock<Mutex<DelayedHost>> = OnceLock::new();
         let shared = SHARED.get_or_init(|| {
@@ -56,13 +56,13 @@ impl DelayedHost {
         slow
     }
 
-    /// Delays the events of the watches of one kind, or of all with an empty path.
+    /// Delays watch events for one kind, or for all kinds if the path is empty.
     fn hold_back(&self, path: &'static str) {
         let late = Late { by: LATE_BY, path };
         self.relay.hold_back(Some(late));
     }
 
-    /// Waits until a parent's present specification is applied.
+    /// Waits until a parent's current spec is applied.
     #[track_caller]
     fn wait_applied(&self, namespace: &str, parent: Target<'_>) -> Value {
         self.stage.wait(&self.host, namespace, parent, is_applied)
@@ -80,8 +80,8 @@ impl DelayedHost {
     }
 
     /// Creates a parent and scales it three times, each time as soon as the API server has the
-    /// state before. Returns the writes to its children, and the number of refused writes to the
-    /// parent.
+    /// previous state. Returns the writes to the children, and how many writes to the parent were
+    /// refused.
     fn grow(&self) -> (Vec<String>, usize) {
         let namespace = self.stage.namespace("grow");
         let mark = self.stage.mark();
@@ -105,8 +105,8 @@ impl DelayedHost {
 
 const SIZES: [u32; 4] = [1, 2, 3, 4];
 
-/// The host expects its own writes until its watch delivers them. Without that, each late event
-/// would lead to one more write.
+/// The host expects its own writes until the watch delivers them. Otherwise each late event would
+/// cause one more write.
 #[test]
 fn late_watches_cause_no_additional_write() {
     let slow = DelayedHost::lock();
@@ -117,8 +117,8 @@ fn late_watches_cause_no_additional_write() {
         (2, SIZES.len() - 1),
         "{prompt:?}"
     );
-    // First all watches are late, then only those of Deployments: there the host sees the next
-    // change of the parent before its own last write to the child.
+    // First all watches are late, then only those for Deployments: the host then sees the parent's
+    // next change before its own last write to the child.
     for path in ["", "/deployments"] {
         slow.hold_back(path);
         let (late, refused) = slow.grow();
@@ -127,7 +127,7 @@ fn late_watches_cause_no_additional_write() {
     }
 }
 
-/// One child per key. A host that looked only at its watch would create another object in each
+/// One child per key. A host that relied on the watch alone would create another object in each
 /// pass.
 #[test]
 fn a_child_with_a_made_up_name_is_created_once() {
@@ -141,7 +141,7 @@ fn a_child_with_a_made_up_name_is_created_once() {
     });
     slow.stage.apply(&namespace, &parent);
     slow.wait_applied(&namespace, UNRULY);
-    // Each of these triggers a pass in which the guest makes up another name.
+    // Each turn triggers a pass in which the guest generates another name.
     for turn in 0..3 {
         let turn =
             json!({ "metadata": { "annotations": { "test.example/turn": turn.to_string() } } });
@@ -154,8 +154,8 @@ fn a_child_with_a_made_up_name_is_created_once() {
     assert_eq!(codes, [201]);
 }
 
-/// After a 409 the host waits for its watch. A retry with the same outdated object would only be
-/// refused again.
+/// After a 409, the host waits for the watch. A retry with the same outdated object would only fail
+/// again.
 #[test]
 fn a_stale_write_is_not_repeated_before_the_watch_has_advanced() {
     let slow = DelayedHost::lock();
@@ -171,7 +171,7 @@ fn a_stale_write_is_not_repeated_before_the_watch_has_advanced() {
     slow.wait_applied(&namespace, UNRULY);
     slow.stage.settle(QUIET);
 
-    // The parent changes while the host is about to write its status, and the watch delivers that
+    // The parent changes while the host is about to write the status, and the watch delivers that
     // change late.
     slow.relay.arm(Some(Moment::Before));
     tell("keep");

@@ -1,4 +1,4 @@
-//! The command `dev`, which starts a control plane of its own.
+//! The `dev` command, which starts a private control plane.
 
 use std::{
     fs::{self, File},
@@ -18,14 +18,14 @@ use tempfile::TempDir;
 
 use crate::{admin, stage::Stage};
 
-/// The longest time of a start and three failures, the last of which comes some seconds after the first.
+/// Time limit for startup and three failures, the last of them some seconds after the first.
 const FAILS_AGAIN: Duration = Duration::from_mins(3);
 
-/// The longest times from a saved file to the changed child, for code and for a configuration.
+/// Time limits from saving a file to the changed child, for code and for a configuration.
 const CODE_WITHIN: Duration = Duration::from_secs(5);
 const CONFIG_WITHIN: Duration = Duration::from_secs(1);
 
-/// The longest time of the first build, which compiles the standard library and all dependencies.
+/// Time limit for the first build, which compiles the standard library and all dependencies.
 const FIRST_BUILD: Duration = Duration::from_mins(15);
 
 #[test]
@@ -76,7 +76,6 @@ fn dev_prints_a_fault_of_a_plugin_once_beside_the_table() {
         .stderr(File::create(path("errors")).unwrap());
     let mut running = spawn_bound(command).unwrap();
     let fault = "plugin unruly failed for Unruly.test.innkeeper.dev default/a: GuestTrapped: ";
-    // The plugin fails again and again.
     eventually_for(FAILS_AGAIN, "the plugin fails three times", || {
         let out = read("out");
         let errors = read("errors");
@@ -119,7 +118,7 @@ impl Session {
             .arg("--dir")
             .arg(project.path().join("cluster"))
             .current_dir(project.path().join("ponds"))
-            // The settings of the suites are no business of a project.
+            // The project must not inherit the suite's build settings.
             .env_remove("CARGO_TARGET_DIR")
             .env_remove("CARGO_INCREMENTAL")
             .stdout(File::create(project.path().join("out")).unwrap())
@@ -132,7 +131,7 @@ impl Session {
         fs::read_to_string(self.project.path().join(name)).unwrap()
     }
 
-    /// Waits for a text after what was printed before; returns the time.
+    /// Waits for a text in the output after `before`; returns the time.
     #[track_caller]
     fn wait(&mut self, before: usize, text: &str, limit: Duration) -> Duration {
         let began = Instant::now();
@@ -146,19 +145,20 @@ impl Session {
         began.elapsed()
     }
 
-    /// Replaces a text in the source of the plugin; returns the length of what was printed before.
+    /// Replaces a text in the plugin's source; returns the output's length before the edit.
     fn edit(&self, from: &str, to: &str) -> usize {
         let source = self.project.path().join("ponds/src/lib.rs");
         let text = fs::read_to_string(&source).unwrap();
         assert!(text.contains(from), "{from}");
         let before = self.file("out").len();
-        // As an editor does.
+        // Two writes, as editors do.
         fs::write(&source, "").unwrap();
         fs::write(&source, text.replacen(from, to, 1)).unwrap();
         before
     }
 
-    /// Waits until the API server has a ConfigMap of the plugin with this text; returns the time from the save.
+    /// Waits until the API server has the plugin's ConfigMap with this text; returns the time since
+    /// the file was saved.
     #[track_caller]
     fn wait_written(&self, saved: Timestamp, text: &str) -> Duration {
         let audit = self.project.path().join("cluster/log/apiserver.audit");
@@ -175,7 +175,7 @@ impl Session {
     }
 }
 
-/// A configuration for the new plugin, whose text it puts into its ConfigMap.
+/// A configuration for the new plugin, which copies its text into the ConfigMap.
 const CONFIGURED: [(&str, &str); 3] = [
     ("type Config = NoConfig;", "type Config = Settings;"),
     (
@@ -188,7 +188,7 @@ const CONFIGURED: [(&str, &str); 3] = [
     ),
 ];
 
-/// Only `tests/full` builds a project: the first build takes minutes.
+/// Only in `tests/full`, because the first build takes minutes.
 #[test]
 fn dev_builds_plans_and_swaps_the_crate_after_each_change() {
     if !is_full() {
@@ -197,7 +197,7 @@ fn dev_builds_plans_and_swaps_the_crate_after_each_change() {
     let mut session = Session::start();
     session.wait(0, "1 parent is Ready", FIRST_BUILD);
 
-    // A change of the code, in a cluster with one parent.
+    // A code change, in a cluster with one parent.
     let short = Duration::from_mins(1);
     let saved = Timestamp::now();
     let before = session.edit("spec.json", "pond.json");
@@ -218,7 +218,7 @@ fn dev_builds_plans_and_swaps_the_crate_after_each_change() {
     session.wait(before, "the active revision stays", short);
     session.edit("Ok(Nothing; Desired", "Ok(Desired");
 
-    // So does one that fails for the parent.
+    // A change that fails for the parent leaves it in place, too.
     let before = session.edit(
         "let spec = spec.map_err",
         "panic!(\"broken\"); #[allow(unreachable_code)] let spec = spec.map_err",
@@ -228,7 +228,7 @@ fn dev_builds_plans_and_swaps_the_crate_after_each_change() {
     let before = session.edit("panic!(\"broken\"); #[allow(unreachable_code)] ", "");
     session.wait(before, "building the plugin: ", short);
 
-    // A change of the configuration needs no build; this plugin takes none yet.
+    // A configuration change needs no build; this plugin has no configuration yet.
     let file = session.project.path().join("ponds/config.yaml");
     let before = session.file("out").len();
     fs::write(&file, "depth: 2\n").unwrap();

@@ -1,5 +1,6 @@
-//! A proxy between a host and its API server that answers with other objects, other formats, or without end:
-//! the host reports it, changes no other object, keeps its memory bounded, and recovers once the answers are honest.
+//! A proxy between host and API server that returns wrong objects, other formats, or endless
+//! answers: the host reports the error, changes no other object, stays within its memory limit, and
+//! recovers once the answers are honest.
 
 mod rows;
 
@@ -26,18 +27,18 @@ const PARENT: (&str, &str, &str) = (API, "Moody", "web");
 const CHILD: (&str, &str, &str) = ("v1", "ConfigMap", "web");
 const FOREIGN: (&str, &str, &str) = ("v1", "ConfigMap", "foreign");
 
-/// The longest time until the host has recovered: the pauses after a few failures, and the time after which it reads own
-/// writes live that its cache does not show.
+/// Time limit for recovery: the backoff after a few failures, plus the time after which the host
+/// reads its own writes live if the cache does not show them.
 const RECOVERY_MAX: Duration = Duration::from_secs(45);
 
-/// Well above the memory of a host without distortions, and far below the memory limit of `deploy/`, 1 GiB. An answer
-/// without end would exceed it within a second.
+/// Well above an undisturbed host's memory, and far below the 1 GiB memory limit in `deploy/`. An
+/// endless answer would exceed it within a second.
 const RESIDENT_MAX: u64 = 512 << 20;
 
-/// The times that each distortion acts: the second one meets the retry.
+/// How often each distortion acts: the second time affects the retry.
 const TIMES: u32 = 2;
 
-/// The time after which the host is made to ask again, and the number of attempts.
+/// Interval between provocations, and their number.
 const PROVOKE_EVERY: Duration = Duration::from_secs(2);
 const PROVOCATIONS: usize = 20;
 
@@ -107,7 +108,7 @@ impl Site {
         format!("edit {}", self.edits)
     }
 
-    /// Waits until the child shows the last edit, and the parent reports it.
+    /// Waits until the child shows the last edit and the parent reports it.
     #[track_caller]
     fn wait_converged(&self, goal: &str) {
         eventually_for(RECOVERY_MAX, &format!("the host recovers: {goal}"), || {
@@ -126,7 +127,7 @@ impl Site {
         });
     }
 
-    /// Makes the host ask.
+    /// Makes the host send the request.
     fn provoke(&mut self, provoke: Provoke, real: &Real) {
         let deleted = || event("DELETED", &with_version_of(&real.child, &real.parent));
         match provoke {
@@ -142,7 +143,7 @@ impl Site {
         self.relay.close_connections(on(WATCH), End::Close);
     }
 
-    /// Distorts answers until the host has met and reported them, and waits until it has recovered.
+    /// Distorts answers until the host has received and reported them, then waits for recovery.
     #[track_caller]
     fn distort(&mut self, distortion: &Distortion) {
         let Distortion { name, logged, .. } = distortion;
@@ -150,11 +151,12 @@ impl Site {
         self.relay.seen();
         let action = (distortion.answer)(&self.real());
         self.relay.add(limited(distortion.on, TIMES, action));
-        // If there is nothing to report, all of the distorted answers have to come.
+        // If there is nothing to report, all distorted answers must be delivered.
         let times = usize::try_from(if logged.is_empty() { TIMES } else { 1 }).unwrap();
         let mut met = 0;
         let is_reported = (0..PROVOCATIONS).any(|_| {
-            // Again if that had no effect: a bookmark can make a forged event too old to be believed.
+            // Repeated in case it had no effect: after a bookmark, the host ignores a forged event
+            // as too old.
             self.provoke(distortion.provoke, &self.real());
             let since = Instant::now();
             while since.elapsed() < PROVOKE_EVERY {
@@ -175,7 +177,7 @@ impl Site {
         self.relay.clear();
         self.relay.seen();
         self.relay.close_connections(on(WATCH), End::Close);
-        // An event of an honest watch ends the back-off of the host, so the pauses do not grow from one row to the next.
+        // An honest watch event resets the host's backoff, so pauses do not grow from row to row.
         eventually_for(
             RECOVERY_MAX,
             &format!("the host watches again: {name}"),
@@ -193,7 +195,7 @@ impl Site {
     }
 }
 
-/// An object with the version of another one.
+/// Copies the other object's resource version.
 fn with_version_of(object: &Value, other: &Value) -> Value {
     with(
         object,
@@ -215,8 +217,8 @@ const fn limited(place: (Verb, &'static str), times: u32, action: Action) -> Rul
     }
 }
 
-/// Each distortion meets a list, a watch, a read or a write, one after the other, on one host. A write that trusted the
-/// answer would change or delete the foreign objects.
+/// Each distortion hits a list, a watch, a read or a write, one after the other, on one host.
+/// Writes based on a trusted distorted answer would change or delete the foreign objects.
 #[test]
 fn a_host_survives_a_proxy_that_answers_with_other_objects() {
     let mut site = Site::new();

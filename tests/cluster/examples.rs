@@ -1,4 +1,4 @@
-//! The shipped examples: each file applies unchanged, and its parents converge.
+//! The shipped examples: each file applies unchanged, and the parents converge.
 
 use std::{collections::BTreeSet, fs};
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::suite::{GUESTS, Site, reason};
 
-/// The kinds that are reconciled; the examples' other objects are referenced by these.
+/// Reconciled kinds; they reference the examples' other objects.
 const PARENTS: [&str; 7] = [
     "Memcached",
     "Wordpress",
@@ -22,14 +22,14 @@ const PARENTS: [&str; 7] = [
     "Storage",
 ];
 
-/// The parents that do not become Ready: kind, name and the reason that they report.
+/// Parents that do not become Ready: kind, name and the reason that they report.
 const NOT_READY: [(&str, &str, &str); 2] = [
     ("EtcdCluster", "paused", "Paused"),
-    // The control plane has the kinds of cert-manager, but nothing issues certificates.
+    // The control plane has cert-manager's kinds, but nothing issues certificates.
     ("EtcdCluster", "issued", "SecretNotFound"),
 ];
 
-/// The paths of a guest's examples from the repository root, in the order of their numbers.
+/// Paths to a guest's examples from the repository root, in numeric order.
 pub(crate) fn files(guest: &str) -> Vec<String> {
     let directory = root().join("examples").join(guest);
     let entries = fs::read_dir(&directory).expect("a guest has examples");
@@ -48,7 +48,7 @@ pub(crate) fn files(guest: &str) -> Vec<String> {
         .collect()
 }
 
-/// Makes the API server refuse Pods above the level restricted in a namespace.
+/// Makes the API server refuse Pods above the restricted level in a namespace.
 pub(crate) fn restrict(site: &Site) {
     let user = site.plane.user();
     let labels = json!({
@@ -63,7 +63,7 @@ pub(crate) fn restrict(site: &Site) {
         "metadata": { "name": "plain", "namespace": site.namespace },
         "spec": { "containers": [{ "name": "plain", "image": "plain" }] },
     });
-    // The admission sees the labels through a watch.
+    // Admission sees the labels through a watch.
     eventually("Pods above the level restricted are refused", || {
         let trial = user.try_create(site.kind("v1", "Pod"), &pod).unwrap();
         let answer = format!("{trial:?}");
@@ -75,7 +75,7 @@ pub(crate) fn restrict(site: &Site) {
     });
 }
 
-/// Applies all files to one namespace, because later files may refer to objects of earlier ones.
+/// Applies all files to one namespace, because later files may reference objects from earlier ones.
 fn check_examples(guest: &str) -> Site {
     let site = Site::new(&format!("examples-{guest}"));
     restrict(&site);
@@ -96,7 +96,7 @@ fn check_examples(guest: &str) -> Site {
     site
 }
 
-/// Checks that the API server warns of no workload.
+/// Checks that the API server returns no warning for any workload.
 fn check_no_warnings(site: &Site) {
     let user = site.plane.user();
     let own = "app.kubernetes.io/managed-by=innkeeper";
@@ -108,7 +108,7 @@ fn check_no_warnings(site: &Site) {
     ] {
         for mut workload in user.list(site.kind(api_version, kind), own).unwrap() {
             if kind == "Job" {
-                // The API server adds them to each Job.
+                // The API server adds these to each Job.
                 workload["spec"]["selector"].take();
                 workload["spec"]["template"]["metadata"].take();
             }
@@ -125,7 +125,8 @@ fn check_no_warnings(site: &Site) {
     }
 }
 
-/// Checks that no parent that is Ready has a Warning event. The articles of other guests have warnings: they are unsafe.
+/// Checks that no Ready parent has a Warning event. Other guests' articles have warnings: they are
+/// unsafe.
 fn check_no_warning_events(site: &Site) {
     let user = site.plane.user();
     let events = user

@@ -1,12 +1,11 @@
-//! Misbehaving guests, on a control plane and a host of their own: existing children stay, the
-//! parent reports the fault, other parents converge, and good behaviour alone recovers the parent
-//!.
+//! Misbehaving guests, on a separate control plane and host: existing children stay, the parent
+//! reports the fault, other parents converge, and good behaviour alone recovers the parent.
 //!
-//! Misbehaviour that is not the fault of a single pass is tested in `misbehaving`.
+//! Misbehaviour beyond a single pass is tested in `misbehaving`.
 //!
-//! The modules below are the fault matrix, in which the guests behave and the things around the
-//! host fail. It consists of plans (`plan`, `rounds`), their execution (`test_cluster`, `driver`,
-//! `acts`, `denials`, `foreign_edits`), and their verdict (`oracles`, `normal`, `report`).
+//! The modules below are the fault matrix, in which guests behave and everything around the host
+//! fails. It has plans (`plan`, `rounds`), their execution (`test_cluster`, `driver`, `acts`,
+//! `denials`, `foreign_edits`), and their verdict (`oracles`, `normal`, `report`).
 
 mod acts;
 mod credentials;
@@ -36,10 +35,10 @@ use crate::stage::wait_served;
 
 const GROUP: &str = "test.innkeeper.dev/v1";
 
-/// A file that is not a plugin; the host gets it before the plugins.
+/// A file that is not a plugin, listed before the plugins.
 const BROKEN: &str = "broken.wasm";
 
-/// The plugins of this suite. Each test also watches another one, which must not be affected.
+/// Plugins in this suite. Each test also watches a second one, which must not be affected.
 pub(crate) const UNRULY: Plugin = Plugin {
     kind: "Unruly",
     crd: "unrulies.test.innkeeper.dev",
@@ -80,8 +79,8 @@ pub(crate) fn shared() -> &'static Shared {
     SHARED.get_or_init(|| {
         let plane = ControlPlane::start_with(&["--api-only"]).expect("the control plane starts");
         let guests = path_from_env("INNKEEPER_TEST_GUESTS").expect("the guests are built");
-        // The broken file comes first, because the order sets the priority between plugins: it must
-        // not keep the others from being served.
+        // The broken file comes first, because the order sets the plugins' priority: the host must
+        // still serve the others.
         let broken = plane.directory().join(BROKEN);
         fs::write(&broken, "not WebAssembly").expect("a file can be written");
         let good = ["unruly.wasm", "garbage.wasm", "nosy.wasm"].map(|guest| guests.join(guest));
@@ -99,7 +98,7 @@ pub(crate) fn shared() -> &'static Shared {
     })
 }
 
-/// A namespace with one parent that has been applied.
+/// A namespace with one applied parent.
 pub(crate) struct Case {
     pub(crate) namespace: String,
 }
@@ -113,8 +112,8 @@ impl Case {
         case
     }
 
-    /// Sets the guest's behaviour for a parent, which is created if it is missing; returns the
-    /// parent's generation.
+    /// Sets the guest's behaviour for a parent, which is created if missing; returns the parent's
+    /// generation.
     pub(crate) fn set_behaviour(&self, plugin: Plugin, name: &str, behaviour: &str) -> Value {
         let parent = json!({
             "apiVersion": GROUP, "kind": plugin.kind,
@@ -129,7 +128,7 @@ impl Case {
         parent["metadata"]["generation"].clone()
     }
 
-    /// Waits until the condition `Synced` is about this generation and has this status and reason.
+    /// Waits until the `Synced` condition has this generation, status and reason.
     #[track_caller]
     pub(crate) fn wait_synced(
         &self,
@@ -175,7 +174,7 @@ impl Case {
             .expect("the parent exists")
     }
 
-    /// Checks that a new parent of another plugin converges.
+    /// Checks that another plugin's new parent converges.
     #[track_caller]
     pub(crate) fn check_neighbour(&self, plugin: Plugin) {
         let neighbour = plugin.neighbour();
@@ -183,7 +182,7 @@ impl Case {
         self.wait_applied(neighbour, "bystander");
     }
 
-    /// The names and resource versions of the parent's children.
+    /// Names and resource versions of the parent's children.
     fn children(&self, plugin: Plugin) -> Vec<(String, String)> {
         let kind = Kind::new("v1", "ConfigMap", &self.namespace);
         let selector = format!("innkeeper.dev/plugin={}", plugin.kind.to_ascii_lowercase());
@@ -202,7 +201,7 @@ impl Case {
             .collect()
     }
 
-    /// All writes to this parent's children after a mark, including those of the cluster's own
+    /// All writes to this parent's children after a mark, including those by the cluster's own
     /// controllers.
     pub(crate) fn child_writes(&self, mark: usize) -> Vec<String> {
         let writes = shared().plane.audit().since(mark).expect("an audit log");
@@ -216,7 +215,7 @@ impl Case {
     }
 }
 
-/// Checks one behaviour after a good start: the children stay as they are, `Synced` has this status
+/// Checks one behaviour after a good start: the children stay unchanged, `Synced` has this status
 /// and reason and a message with `text`, a neighbour's new parent converges meanwhile, and good
 /// behaviour recovers the parent.
 #[track_caller]
@@ -261,11 +260,11 @@ pub(crate) fn check_garbage(behaviour: &str, text: &str) {
     check(GARBAGE, behaviour, ("False", "OutputRejected"), text);
 }
 
-/// A file that cannot be loaded is refused once in the log. It must not stop the host, which serves
-/// other plugins.
+/// The host logs one error for a file that cannot be loaded, keeps running and serves the other
+/// plugins.
 #[test]
 fn a_file_that_is_no_plugin_does_not_affect_other_plugins() {
-    // Both other plugins serve.
+    // The host serves both other plugins.
     let case = Case::start(UNRULY);
     case.set_behaviour(GARBAGE, "bystander", "good");
     case.wait_applied(GARBAGE, "bystander");
@@ -279,7 +278,7 @@ fn a_file_that_is_no_plugin_does_not_affect_other_plugins() {
     assert!(refusals[0].contains("this is not WebAssembly"), "{log}");
 }
 
-/// Shows that the other tests would see deletes: this answer does cause them.
+/// Proves that the other tests would see deletions: this answer does cause them.
 #[test]
 fn only_an_answer_without_children_deletes_them() {
     let case = Case::start(UNRULY);
@@ -312,8 +311,8 @@ fn keeps_children_when_the_guest_calls_the_parent_invalid() {
     check_unruly("invalid", "Invalid", "spec.behaviour: told to be wrong");
 }
 
-/// A fatal answer is final for its parent: the host calls the guest for it again only for another
-/// revision or configuration, and still serves the other parents.
+/// A fatal answer is final for the parent: the host calls the guest again only for another revision
+/// or configuration, and still serves the other parents.
 #[test]
 fn keeps_children_after_a_fatal_answer_and_stops_calling_the_guest() {
     let case = Case::start(UNRULY);

@@ -1,6 +1,6 @@
-//! The field manager of a plugin's children (`spec.fieldManager`), on the real API server: the
-//! plugin takes over the fields that were applied under that name before, and another name costs
-//! one write for each child.
+//! The field manager for a plugin's children (`spec.fieldManager`), on the real API server: the
+//! plugin takes over fields that were applied under that name before, and a change of the name
+//! costs one write per child.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use crate::{
 
 const OPERATOR: &str = "old-operator";
 
-/// Well above the time of a pass and its watch events.
+/// Well above one pass and the watch events that it causes.
 const QUIET: Duration = Duration::from_millis(800);
 
-/// The spec of a working plugin that may adopt ConfigMaps, with a field manager.
+/// Spec for a working plugin with a field manager, which may adopt ConfigMaps.
 fn under(manager: Option<&str>) -> Value {
     let mut spec = adopting();
     if let Some(manager) = manager {
@@ -27,7 +27,7 @@ fn under(manager: Option<&str>) -> Value {
     spec
 }
 
-/// The managers that have applied an object.
+/// Managers that have applied an object.
 fn appliers(object: &Value) -> Vec<&str> {
     let entries = object["metadata"]["managedFields"].as_array().unwrap();
     let applied = entries.iter().filter(|entry| entry["operation"] == "Apply");
@@ -38,7 +38,7 @@ fn appliers(object: &Value) -> Vec<&str> {
     names
 }
 
-/// The host's writes in the namespace of the parents.
+/// The host's writes in the parents' namespace.
 fn written(fixture: &MoodyFixture, mark: usize) -> Vec<String> {
     let writes = fixture
         .site
@@ -151,8 +151,8 @@ fn a_new_manager_costs_one_write_for_each_child_and_changes_nothing_else() {
         check_restored(&fixture, &host, 0);
         host = restart(&fixture, host);
     }
-    // The plugin's own manager still owns the fields that it applied before, so only the child that
-    // was restored under another manager is written again.
+    // The plugin's previous manager still owns the fields that it applied, so the host rewrites
+    // only the child that was restored under another manager.
     let mark = fixture.site.stage.mark();
     fixture.apply(&under(None));
     fixture.wait_healthy(&host);

@@ -1,5 +1,5 @@
-//! Parents whose plugin has work to do before they are deleted: the finalizer is set first and
-//! removed last, whatever the guest answers and whatever happens to the parent meanwhile.
+//! Parents whose plugin has work to do before deletion: the finalizer is added first and removed
+//! last, whatever the guest answers and whatever happens to the parent.
 
 use std::{
     sync::OnceLock,
@@ -25,16 +25,16 @@ const HELLO: Target<'static> = ("v1", "ConfigMap", "parent-hello");
 const GOODBYE: Target<'static> = ("v1", "ConfigMap", "parent-goodbye");
 
 const FINALIZER: &str = "innkeeper.dev/farewell";
-/// A finalizer of another controller, which keeps a parent from being deleted.
+/// Another controller's finalizer, which keeps a parent from being deleted.
 const FOREIGN: &str = "test.example/hold";
 
-/// Well above the time of a pass and its watch events.
+/// Well above one pass and the watch events that it causes.
 const QUIET: Duration = Duration::from_millis(800);
 
-/// Time limit for the life of one parent.
+/// Time limit for one parent's life.
 const LIFE_MAX: Duration = Duration::from_secs(40);
 
-/// A full control plane, because the garbage collector deletes the children.
+/// Needs all controllers, because the garbage collector deletes the children.
 fn stage() -> Stage {
     let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
     Stage::full(vec![guests.join("farewell.wasm")])
@@ -51,7 +51,7 @@ fn shared() -> &'static (Stage, Host) {
     })
 }
 
-/// A namespace with a parent whose guest finalizes it in a given way.
+/// A namespace with a parent that the guest finalizes in a given way.
 struct Case {
     stage: &'static Stage,
     host: &'static Host,
@@ -94,7 +94,7 @@ impl Case {
         });
     }
 
-    /// The number of times that the API server has refused the second ConfigMap.
+    /// Counts how often the API server refused the second ConfigMap.
     fn refused_goodbyes(&self, mark: usize) -> usize {
         let made = lines(&self.writes_since(mark));
         let refused = |line: &&String| **line == "patch configmaps parent-goodbye 403";
@@ -113,7 +113,8 @@ impl Case {
         self.stage.merge(&self.namespace, PARENT, patch);
     }
 
-    /// Checks that `innkeeper status` gives this reason for the parent, and a message with this part.
+    /// Checks that `innkeeper status` reports this reason for the parent, with a message that
+    /// contains `part`.
     #[track_caller]
     fn check_status(&self, reason: &str, part: &str) {
         let kubeconfig = self.stage.plane.kubeconfig();
@@ -122,16 +123,20 @@ impl Case {
         assert_eq!(output.status.code(), Some(status::FINDING), "{output:?}");
         let found = status::document(&output);
         let mut parents = found["parents"].as_array().unwrap().iter();
-        let parent = parents.find(|parent| parent["namespace"] == *self.namespace);
-        let parent = parent.unwrap_or_else(|| panic!("{found:#}"));
+        let parent = parents
+            .find(|parent| parent["namespace"] == *self.namespace)
+            .unwrap_or_else(|| panic!("{found:#}"));
         let message = parent["message"].as_str().unwrap();
         let is_it = parent["reason"] == reason && message.contains(part);
         assert!(is_it, "{parent:#}");
     }
 
     fn writes_since(&self, mark: usize) -> Vec<Write> {
-        let audit = self.stage.plane.audit();
-        audit.in_namespace_since(mark, &self.namespace).unwrap()
+        self.stage
+            .plane
+            .audit()
+            .in_namespace_since(mark, &self.namespace)
+            .unwrap()
     }
 }
 
@@ -143,12 +148,14 @@ fn parent(end: &str) -> Value {
 }
 
 fn place(lines: &[String], wanted: &str) -> usize {
-    let found = lines.iter().position(|line| line == wanted);
-    found.unwrap_or_else(|| panic!("no {wanted} in {lines:#?}"))
+    lines
+        .iter()
+        .position(|line| line == wanted)
+        .unwrap_or_else(|| panic!("no {wanted} in {lines:#?}"))
 }
 
 /// No child exists without the finalizer. If the finalizer came later, a deletion in between would
-/// skip phase finalize.
+/// skip the finalize phase.
 #[test]
 fn the_finalizer_is_set_before_the_first_child_and_removed_last() {
     let mark = shared().0.mark();
@@ -177,8 +184,8 @@ fn the_finalizer_is_set_before_the_first_child_and_removed_last() {
     );
 }
 
-/// The answers of a guest in phase finalize that keep the parent, and the status and reason of
-/// `Synced` after each.
+/// Guest answers in the finalize phase that keep the parent, and the resulting `Synced` status and
+/// reason.
 const HOLDING: [(&str, (&str, &str)); 4] = [
     ("keep", ("True", "Applied")),
     ("retry", ("False", "Retrying")),
@@ -186,8 +193,8 @@ const HOLDING: [(&str, (&str, &str)); 4] = [
     ("trap", ("False", "GuestTrapped")),
 ];
 
-/// The finalizer stays until the guest says that it has finished, and the condition tells the user
-/// the reason for the wait. An early removal would skip the cleanup.
+/// The finalizer stays until the guest says that it has finished, and the condition says why the
+/// parent waits. An early removal would skip the cleanup.
 #[test]
 fn an_unfinished_guest_holds_the_parent_and_the_parent_reports_it() {
     for (end, (status, reason)) in HOLDING {
@@ -202,7 +209,7 @@ fn an_unfinished_guest_holds_the_parent_and_the_parent_reports_it() {
         assert_eq!(case.find(HELLO), hello, "{end}");
         assert_eq!(case.find(GOODBYE), None, "{end}");
 
-        // An edit of the parent makes the host call the guest again.
+        // Editing the parent makes the host call the guest again.
         case.merge(&json!({ "spec": { "end": "goodbye" } }));
         case.wait_gone(PARENT);
         let writes = lines(&case.writes_since(mark));
@@ -210,7 +217,7 @@ fn an_unfinished_guest_holds_the_parent_and_the_parent_reports_it() {
     }
 }
 
-/// A user can always release a parent from a broken guest, without a change of the plugin.
+/// A user can always release a parent from a broken guest without changing the plugin.
 #[test]
 fn an_annotation_releases_a_parent_that_its_guest_holds() {
     let case = Case::start(&parent("trap"));
@@ -226,8 +233,8 @@ fn an_annotation_releases_a_parent_that_its_guest_holds() {
     assert!(!writes.iter().any(|line| line.contains("parent-goodbye")));
 }
 
-/// The API server takes no new object in a namespace that is being deleted, so the guest would wait for its child for ever.
-/// The host sends the create once, and leaves it out of the next passes.
+/// The API server accepts no new object in a namespace that is being deleted, so the guest would
+/// wait forever for the child. The host sends the create once, and skips it in later passes.
 #[test]
 fn a_parent_that_cannot_be_finalized_in_its_namespace_names_the_annotation() {
     let case = Case::start(&parent("goodbye"));
@@ -252,7 +259,7 @@ fn a_parent_that_cannot_be_finalized_in_its_namespace_names_the_annotation() {
     assert_eq!(case.refused_goodbyes(mark), 1);
 }
 
-/// A guest that is told so needs no user.
+/// A guest that learns about the namespace's deletion needs no user.
 #[test]
 fn a_guest_is_told_that_nothing_can_be_created_in_its_namespace() {
     let case = Case::start(&parent("goodbye-or-nothing"));
@@ -289,7 +296,7 @@ fn an_annotation_releases_a_parent_of_a_plugin_that_is_no_longer_served() {
     Stage::stop(host);
 }
 
-/// Once the guest has finished, a parent that another finalizer holds gets no further child,
+/// Once the guest has finished, a parent that another finalizer keeps gets no further child,
 /// because no pass would delete it again.
 #[test]
 fn a_deleted_parent_gets_no_child_outside_of_phase_finalize() {
@@ -299,7 +306,7 @@ fn a_deleted_parent_gets_no_child_outside_of_phase_finalize() {
     case.delete();
     case.wait(|parent| finalizers(parent) == [FOREIGN]);
     case.stage.settle(QUIET);
-    // The host has no part in this parent any more, so it must not restore children.
+    // The host must not restore children for a parent that it has released.
     let mark = case.stage.mark();
     case.stage.delete(&case.namespace, HELLO);
     case.merge(&json!({ "spec": { "end": "keep" } }));
@@ -310,8 +317,8 @@ fn a_deleted_parent_gets_no_child_outside_of_phase_finalize() {
     case.wait_gone(PARENT);
 }
 
-/// In a foreground deletion the garbage collector waits for the children. A new child at this point
-/// would make it wait for ever.
+/// In a foreground deletion, the garbage collector waits for the children. A new child at this
+/// point would make it wait forever.
 #[test]
 fn a_foreground_deletion_creates_no_child_that_would_block_it() {
     let case = Case::start(&parent("goodbye"));
@@ -320,8 +327,10 @@ fn a_foreground_deletion_creates_no_child_that_would_block_it() {
     case.stage.merge(&case.namespace, HELLO, &keep);
     let mark = case.stage.mark();
     let kind = Kind::new(PARENT.0, PARENT.1, &case.namespace);
-    let user = case.stage.plane.user();
-    user.delete_with(kind, PARENT.2, &DeleteParams::foreground())
+    case.stage
+        .plane
+        .user()
+        .delete_with(kind, PARENT.2, &DeleteParams::foreground())
         .unwrap();
     let held = case.wait(|parent| is_synced(parent, "False", "ChildDeleting"));
     assert!(
@@ -340,7 +349,7 @@ fn a_foreground_deletion_creates_no_child_that_would_block_it() {
     }
 }
 
-/// A host whose writes the relay stops.
+/// A host behind a relay that intercepts the writes.
 struct InterceptedHost {
     stage: Stage,
     relay: Relay,
@@ -348,14 +357,16 @@ struct InterceptedHost {
 }
 
 impl InterceptedHost {
-    /// Runs the life of a parent up to the write of this number. Then a successor of the same name
-    /// replaces the parent, and the write continues before the host knows the successor. Returns
-    /// false if there is no such write.
+    /// Runs a parent's life up to this write. Then a successor with the same name replaces the
+    /// parent, and the write continues before the host knows the successor. Returns false if there
+    /// is no such write.
     fn succeed_before(&self, number: usize) -> bool {
         let namespace = self.stage.namespace("successor");
         self.relay.arm(Some(Moment::Before));
         let old = self.stage.apply(&namespace, &parent("goodbye"));
-        let (start, mut count, mut is_deleted) = (Instant::now(), 0, false);
+        let start = Instant::now();
+        let mut count = 0;
+        let mut is_deleted = false;
         loop {
             let Ok(stopped) = self.relay.stopped.recv_timeout(QUIET) else {
                 match self.stage.find(&namespace, PARENT) {
@@ -395,7 +406,8 @@ impl InterceptedHost {
         }
         let mark = self.stage.mark();
         let new = self.stage.apply(namespace, &parent("goodbye"));
-        let (old, new) = (&old["metadata"]["uid"], &new["metadata"]["uid"]);
+        let old = &old["metadata"]["uid"];
+        let new = &new["metadata"]["uid"];
         assert_ne!(old, new);
         stopped.resume();
 
@@ -417,8 +429,7 @@ impl InterceptedHost {
         assert_eq!(successor["metadata"]["uid"], *new, "before {write}");
         assert!(is_well(&successor), "before {write}: {successor:#}");
 
-        // A child created for the old parent names it as its owner, so the garbage collector
-        // deletes it.
+        // The garbage collector deletes children that name the old parent as owner.
         let old = old.as_str().unwrap();
         let landed: Vec<String> = self
             .stage
@@ -436,12 +447,11 @@ fn owner(object: Option<Value>) -> Option<Value> {
     Some(object?["metadata"]["ownerReferences"][0]["uid"].clone())
 }
 
-/// The writes of one life: the finalizer, two children, the parent's status at either end, and the
-/// finalizer again.
+/// Writes in one life: the finalizer, two children, the parent's status at the beginning and at the
+/// end, and the finalizer again.
 const WRITES_MIN: usize = 6;
 
-/// Every write is bound to the UID of its parent. Otherwise a write that is under way would change
-/// the successor.
+/// Every write is bound to the parent's UID. Otherwise a pending write would change the successor.
 #[test]
 fn a_pending_write_for_a_predecessor_does_not_reach_its_successor() {
     let stage = stage();

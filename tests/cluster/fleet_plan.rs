@@ -1,4 +1,5 @@
-//! `innkeeper plan` and `innkeeper dump` for the shipped plugins, compared with the writes of the real swaps.
+//! `innkeeper plan` and `innkeeper dump` for the shipped plugins, compared with the writes by real
+//! swaps.
 
 use std::{
     collections::BTreeMap,
@@ -21,13 +22,13 @@ use serde_json::{Value, json, value::RawValue};
 
 use crate::stage::{Stage, is_synced};
 
-/// Long enough for a host to go on with an unfinished work.
+/// Long enough for a host to continue unfinished work.
 const QUIET: Duration = Duration::from_secs(3);
 
-/// The longest time of all first passes, and of all writes of the swaps.
+/// Time limit for all first passes, and for all writes during the swaps.
 const SYNCED_WITHIN: Duration = Duration::from_mins(20);
 
-/// The users who make parents at the same time: one alone would mostly wait for answers.
+/// Concurrent users who create parents: a single one would mostly wait for answers.
 const USERS: usize = 8;
 
 /// A shipped plugin with parents of one kind.
@@ -35,15 +36,15 @@ struct Fleet {
     plugin: &'static str,
     definition: &'static str,
     kind: (&'static str, &'static str),
-    /// The fields of a parent beside its metadata.
+    /// A parent's fields, except the metadata.
     parent: Value,
     /// A configuration that changes children.
     config: Value,
-    /// The number of parents in tests/full.
+    /// Number of parents in `tests/full`.
     many: usize,
 }
 
-/// The limit of a plan for 10,000 parents without the reading.
+/// Limit for planning 10,000 parents, without reading them.
 const PLANNED_WITHIN_S: f64 = 2.0;
 
 fn fleets() -> [Fleet; 4] {
@@ -76,8 +77,8 @@ fn fleets() -> [Fleet; 4] {
             definition: "etcdclusters.etcd.ydzs.io",
             kind: ("etcd.ydzs.io/v1alpha1", "EtcdCluster"),
             parent: json!({"spec": {"size": 1}}),
-            // No parent names a version, so this changes none. Another image would make a cluster anew that has not
-            // started, in two passes.
+            // No parent names a version, so this changes none. Another image would recreate a
+            // cluster that has not started, in two passes.
             config: json!({"imageRepository": "registry.example/etcd"}),
             many: 500,
         },
@@ -93,7 +94,7 @@ fn fleets() -> [Fleet; 4] {
 }
 
 impl Fleet {
-    /// Applies the Plugin as it is shipped, with a configuration.
+    /// Applies the Plugin as shipped, with a configuration.
     fn declare(&self, stage: &Stage, config: &Value) {
         let objects = manifest::load(&format!("examples/plugins/{}.yaml", self.plugin)).unwrap();
         let is_plugin = |object: &Value| object["kind"] == "Plugin";
@@ -102,7 +103,7 @@ impl Fleet {
         stage.apply_new("", &plugin);
     }
 
-    /// The number of parents.
+    /// Number of parents.
     fn number(&self) -> usize {
         if is_full() { self.many } else { 3 }
     }
@@ -140,7 +141,8 @@ impl Fleet {
         program.output().unwrap()
     }
 
-    /// The plan with the differences of the first parent, from a cluster or a dump; and its seconds without the reading.
+    /// The plan with the first parent's differences, from a cluster or a dump; and the seconds that
+    /// it took without reading.
     #[track_caller]
     #[expect(clippy::print_stdout, reason = "the time of a plan is worth a line")]
     fn plan(&self, stage: &Stage, namespace: &str, from: &[&str]) -> (Value, f64) {
@@ -148,7 +150,7 @@ impl Fleet {
         let wanted = ["--output", "json", "--parent", &parent];
         let output = self.run(stage, "plan", &[&wanted[..], from].concat());
         let error = String::from_utf8_lossy(&output.stderr);
-        // 3 if children would be deleted.
+        // 3 if the plan deletes children.
         let is_planned = matches!(output.status.code(), Some(0 | 3));
         assert!(is_planned, "{}: {error}", self.plugin);
         let mut all = 0.0;
@@ -169,7 +171,8 @@ impl Fleet {
     }
 }
 
-/// Waits for a check that reads all objects of the fleets: without a pause, it would take the time of the host.
+/// Waits for a check that reads all fleet objects: without a pause, the check would slow down the
+/// host.
 #[track_caller]
 fn patiently<T>(goal: &str, mut check: impl FnMut() -> Result<T, String>) -> T {
     let pause = Duration::from_secs(if is_full() { 5 } else { 0 });
@@ -178,7 +181,7 @@ fn patiently<T>(goal: &str, mut check: impl FnMut() -> Result<T, String>) -> T {
     })
 }
 
-/// The numbers of creates, updates and deletes of children in the audit log.
+/// Counts creates, updates and deletes of children in the audit log.
 fn written(fleets: &[Fleet], writes: &[Write]) -> [usize; 3] {
     let is_of_child = |write: &&Write| {
         let resource = write.resource.as_str();
@@ -198,8 +201,8 @@ fn written(fleets: &[Fleet], writes: &[Write]) -> [usize; 3] {
     ]
 }
 
-/// Starts a host with a Plugin and parents of every fleet, and waits until each parent has had a pass. Returns the namespace
-/// as well.
+/// Starts a host with a Plugin and parents for every fleet, and waits until each parent has had a
+/// pass. Also returns the namespace.
 fn serve(fleets: &[Fleet]) -> (Stage, Host, String) {
     let mut stage = Stage::api_only(Vec::new());
     let guests = path_from_env("INNKEEPER_GUESTS")
@@ -266,7 +269,7 @@ fn the_counts_of_plans_are_the_writes_of_the_swaps_of_all_shipped_plugins() {
         let from = ["--from", dump.to_str().unwrap()];
         let (again, second) = fleet.plan(&stage, &namespace, &from);
         assert_eq!(again, plan, "{}", fleet.plugin);
-        // Beside the active revision, which would change nothing.
+        // Compared with the active revision, which itself would change nothing.
         let active = path_from_env("INNKEEPER_GUESTS")
             .unwrap()
             .join(format!("{}.wasm", fleet.plugin));
@@ -275,7 +278,7 @@ fn the_counts_of_plans_are_the_writes_of_the_swaps_of_all_shipped_plugins() {
         assert_eq!(beside["counts"], plan["counts"], "{}", fleet.plugin);
         check_dump(&dump);
         fs::remove_file(&dump).unwrap();
-        // The rest of the machine can only add to the time.
+        // Other load on the machine can only add time.
         let seconds = first.min(second);
         if is_full() && seconds > PLANNED_WITHIN_S {
             slow.push(format!("{} took {seconds:.1} s", fleet.plugin));
@@ -295,22 +298,23 @@ fn the_counts_of_plans_are_the_writes_of_the_swaps_of_all_shipped_plugins() {
     stage.settle_within(QUIET, SYNCED_WITHIN);
     assert_eq!(written(&fleets, &stage.writes_since(mark)), planned);
     Stage::stop(host);
-    // After the counts, which a slow machine does not change.
+    // Checked after the counts, which a slow machine does not change.
     assert!(slow.is_empty(), "{slow:?}");
 }
 
-/// The answers in a dump, which can be thousands of objects.
+/// A dump's answers, which can be thousands of objects.
 #[derive(Deserialize)]
 struct Dump {
     answers: BTreeMap<String, Box<RawValue>>,
 }
 
-/// Checks that only its owner can read a dump, and that it has no value of the Secrets of the examples.
+/// Checks that only the owner can read a dump, and that it contains no Secret values from the
+/// examples.
 fn check_dump(path: &Path) {
     let mode = fs::metadata(path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let text = fs::read_to_string(path).unwrap();
-    // A password of the example, as a Secret has it.
+    // A password from the example, base64-encoded as in a Secret.
     assert!(!text.contains("Y2hhbmdlLW1l"), "{text}");
     let dump: Dump = serde_json::from_str(&text).unwrap();
     for (request, answer) in dump.answers {

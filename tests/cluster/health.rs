@@ -1,4 +1,5 @@
-//! The health of parents and Plugins, as deployment tools compute it: by kstatus, and by the script for Argo CD.
+//! Parents' and Plugins' health as deployment tools compute it: with kstatus, and with the script
+//! for Argo CD.
 
 use std::{
     fs,
@@ -28,10 +29,10 @@ const CONFIG_MAP: Kind<'static> = Kind {
     namespace: Some("argocd"),
 };
 
-/// The name of a parent or a Plugin, its status by kstatus, and that in Argo CD.
+/// A parent's or Plugin's name, with the status in kstatus and in Argo CD.
 type Row = (&'static str, &'static str, &'static str);
 
-/// A control plane with a host, and the script of the ConfigMap of Argo CD.
+/// A control plane with a host, and the script from Argo CD's ConfigMap.
 struct Health {
     stage: Stage,
     host: Host,
@@ -73,7 +74,7 @@ impl Health {
         self.stage.apply(&self.namespace, &parent);
     }
 
-    /// Waits until the objects of a kind have these states.
+    /// Waits until a kind's objects have these states.
     #[track_caller]
     fn wait(&self, kind: Kind<'_>, rows: &[Row]) {
         for (name, kstatus, argo) in rows {
@@ -116,7 +117,7 @@ impl Health {
     }
 }
 
-/// Patches the ConfigMap of Argo CD as the page says, and writes the script to a file.
+/// Patches Argo CD's ConfigMap as the page says, and writes the script to a file.
 fn script(stage: &Stage) -> PathBuf {
     let user = stage.plane.user();
     let namespace =
@@ -148,9 +149,9 @@ fn script(stage: &Stage) -> PathBuf {
     path
 }
 
-/// Kstatus calls a parent that waits for a change Failed by its condition Stalled, and one that is tried again InProgress by
-/// Reconciling, also if its children are still ready. Argo CD calls both Degraded by Synced.
-/// Only in `tests/full`, which builds the program.
+/// Kstatus reports Failed for a parent that waits for a change (condition Stalled), and InProgress
+/// for one that the host retries (Reconciling), even if the children are still ready. Argo CD
+/// reports both as Degraded (Synced). Only in `tests/full`, which builds the program.
 #[test]
 fn kstatus_and_argo_cd_compute_the_health_of_parents_and_plugins() {
     if !is_full() {
@@ -197,7 +198,7 @@ fn kstatus_and_argo_cd_compute_the_health_of_parents_and_plugins() {
     Stage::stop(health.host);
 }
 
-/// Checks the states of Plugins.
+/// Checks Plugin states.
 #[track_caller]
 fn plugins(health: &Health) {
     let grants = cache_grants();
@@ -220,7 +221,7 @@ fn plugins(health: &Health) {
     health.wait(PLUGIN, &[("cache", "InProgress", "Suspended")]);
 }
 
-/// Checks a parent whose roll-out is in progress, and the same parent after the roll-out. No controller makes its Pods.
+/// Checks a parent during and after a rollout. No controller creates the Pods.
 #[track_caller]
 fn roll_out(health: &Health) {
     const NAME: &str = "no-pods";
@@ -244,7 +245,7 @@ fn roll_out(health: &Health) {
     health.wait(parents, &[(NAME, "InProgress", "Degraded")]);
 }
 
-/// Checks conditions that only the plugin states.
+/// Checks conditions that only the plugin sets.
 #[track_caller]
 fn stated(health: &Health) {
     for (ready, stated, kstatus, argo) in [

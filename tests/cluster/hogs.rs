@@ -1,5 +1,5 @@
-//! Guests that take as much as they can get of a resource, beside a plugin whose parents are edited
-//!: the delay for the neighbour, and the memory that the host frees afterwards.
+//! Guests that consume as much of a resource as they can, beside a plugin whose parents are edited:
+//! measures the neighbour's delay, and the memory that the host frees afterwards.
 //!
 //! `tests/full` measures this with nothing else on the machine; `tests/run` only checks that the
 //! neighbour converges.
@@ -29,10 +29,10 @@ const API: &str = "test.innkeeper.dev/v1";
 /// The kind whose parents are edited.
 const NEIGHBOUR: &str = "Moody";
 
-/// The kinds whose guests can become hogs.
+/// Kinds whose guests can become hogs.
 const HOG_KINDS: [&str; 2] = ["Unruly", "Nosy"];
 
-/// A guest's behaviour that takes too much of one resource.
+/// A guest's behaviour that consumes too much of one resource.
 struct Hog {
     takes: &'static str,
     kind: &'static str,
@@ -56,14 +56,14 @@ const HOGS: [Hog; 6] = [
     hog("lists", "Nosy", "list"),
 ];
 
-/// The number of parents of each plugin.
+/// Parents per plugin.
 const PARENTS: usize = 10;
 
-/// The extent of a measurement.
+/// How much to measure.
 struct Load {
-    /// For each hog; each round is measured once undisturbed and once beside the hog.
+    /// Per hog; each round is measured once undisturbed and once beside the hog.
     rounds: usize,
-    /// In each round.
+    /// Per round.
     edits: usize,
     edits_per_second: u32,
 }
@@ -83,9 +83,9 @@ const FULL: Load = Load {
 /// Limit for the neighbour's p99 beside a hog, as a multiple of the undisturbed p99.
 const RATIO_MAX: u32 = 2;
 
-/// Allowance beyond that ratio: a hog that computes leaves one of two processors to the host, the
-/// API server, etcd and the tests, and each of the five hand-overs between them waits for a slice
-/// of some 4 ms.
+/// Allowance beyond that ratio: a hog that computes leaves one processor out of two to the host,
+/// the API server, etcd and the tests, and each of the five hand-overs between them waits for a
+/// time slice of about 4 ms.
 const SLACK: Duration = Duration::from_millis(20);
 
 /// A control plane with a host, and parents in one namespace.
@@ -93,7 +93,7 @@ struct HogFixture {
     stage: Stage,
     host: Host,
     namespace: String,
-    /// The number of edits so far, which makes every edit differ.
+    /// Number of edits so far, which makes every edit differ.
     edits: usize,
 }
 
@@ -137,14 +137,14 @@ impl HogFixture {
         self.stage.apply_new(&self.namespace, &parent);
     }
 
-    /// Sets the behaviour of all parents of a kind.
+    /// Sets the behaviour for all parents of a kind.
     fn set_behaviour(&self, kind: &str, behaviour: &str) {
         for number in 0..PARENTS {
             self.put(kind, number, &json!({"behaviour": behaviour}));
         }
     }
 
-    /// Waits until the condition `Synced` of all parents of a kind has this status.
+    /// Waits until all parents of a kind have this `Synced` status.
     #[track_caller]
     fn wait_all(&self, kind: &str, status: &str) {
         for number in 0..PARENTS {
@@ -165,8 +165,8 @@ impl HogFixture {
         }
     }
 
-    /// Edits parents of the neighbour and of a hog in turn, and measures the time from each edit to
-    /// the write of its child.
+    /// Edits the neighbour's and a hog's parents in turn, and measures the time from each edit to
+    /// the write of the child.
     fn measure(&mut self, hog: &Hog, load: &Load) -> Round {
         let user = self.stage.plane.user();
         let mark = self.stage.mark();
@@ -202,7 +202,7 @@ impl HogFixture {
         round
     }
 
-    /// Waits until every child of the neighbour has the note of its parent.
+    /// Waits until every neighbour's child has the parent's note.
     #[track_caller]
     fn wait_reflected(&self) {
         let user = self.stage.plane.user();
@@ -233,12 +233,12 @@ impl HogFixture {
         );
     }
 
-    /// The resident memory of the host, in bytes.
+    /// The host's resident memory, in bytes.
     fn resident(&mut self) -> u64 {
         self.host.process().usage().unwrap().resident_bytes
     }
 
-    /// Makes hogs of all parents of a kind until each reports its fault, and then makes them good
+    /// Makes all parents of a kind hogs until each reports the fault, and then makes them good
     /// again.
     fn run_hogs(&self, hog: &Hog) {
         self.set_behaviour(hog.kind, hog.behaviour);
@@ -256,22 +256,23 @@ fn note(turn: usize) -> String {
     format!("turn {turn}")
 }
 
-/// The times from the neighbour's edits to the host's writes by the API server's clock, in
-/// ascending order.
+/// Times from the neighbour's edits to the host's writes, by the API server's clock, in ascending
+/// order.
 struct Round {
-    /// From the answer to an edit to the arrival of the write that follows: the host's time.
+    /// From the answer to an edit until the resulting write arrives: the host's time.
     host: Vec<Duration>,
-    /// From the arrival of an edit to the answer to the write that follows: with the API server's time for both.
+    /// From the arrival of an edit to the answer to the resulting write: includes the API server's
+    /// time for both.
     whole: Vec<Duration>,
 }
 
 impl Round {
-    /// An edit that the next one of its parent overtook has no write and does not count.
+    /// Skips edits that the parent's next edit overtook, because they caused no write.
     fn of(writes: &[Write]) -> Self {
         let noted = |resource: &str, at: &str| -> BTreeMap<&str, &Write> {
             let writes = writes.iter().filter(|write| write.resource == resource);
             let noted = writes.filter_map(|write| Some((write.body[at]["note"].as_str()?, write)));
-            // The reversed order keeps the first of several writes.
+            // In reversed order, the first of several writes wins.
             noted.rev().collect()
         };
         let edits = noted("moodies.test.innkeeper.dev", "spec");
@@ -295,8 +296,8 @@ impl Round {
     }
 }
 
-/// The median over the rounds of the time within which this share of the edits, in percent, was
-/// reflected. Other load on the machine comes in bursts, which spoil a round but not all.
+/// The median over the rounds of the time within which this percentage of edits was reflected.
+/// Other load on the machine comes in bursts, which spoil one round but not all.
 fn percentile(rounds: &[Round], share: usize, of: impl Fn(&Round) -> &[Duration]) -> Duration {
     let in_round = |round: &Round| {
         let times = of(round);
@@ -321,8 +322,8 @@ fn summary(rounds: &[Round]) -> String {
     )
 }
 
-/// The delay of the neighbour's passes stays within a factor and an allowance. A hog that blocked a
-/// worker thread or a queue of the host would exceed them.
+/// The neighbour's delay stays within a factor and an allowance. A hog that blocked a worker thread
+/// or a queue in the host would exceed them.
 #[test]
 fn a_hog_delays_its_neighbour_within_limits() {
     let load = if is_full() { FULL } else { SAMPLE };
@@ -366,12 +367,12 @@ fn a_hog_delays_its_neighbour_within_limits() {
     }
 }
 
-/// The host frees the memory of a hog, except for the part that allocators and the pool of
-/// instances keep for the next call; that part does not grow.
+/// The host frees a hog's memory, except for what allocators and the instance pool keep for the
+/// next call; that part does not grow.
 #[test]
 fn the_host_frees_the_memory_of_hogs() {
     const MIB: u64 = 1 << 20;
-    /// Kept after the first run, beyond the memory that was resident before.
+    /// Memory kept after the first run, compared with before.
     const KEPT_MAX: u64 = 64 * MIB;
     /// Additional memory after a second run.
     const GROWTH_MAX: u64 = 16 * MIB;
@@ -389,7 +390,7 @@ fn the_host_frees_the_memory_of_hogs() {
             }
         });
     }
-    // The hogs did use memory: one instance alone reached its limit.
+    // The hogs did use memory: one instance alone reached the limit.
     let most = fixture.host.process().usage().unwrap().resident_max_bytes;
     assert!(most > before + 32 * MIB, "{} MiB at most", most / MIB);
 }

@@ -1,4 +1,5 @@
-//! Components with hostile descriptions, of users who may create Plugins but not grant: the host stays up, and serves the others.
+//! Hostile component descriptions from users who may create Plugins but not grant: the host keeps
+//! running and serves the others.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +11,10 @@ use crate::{
     plugins::{HEALTHY, NAME, PLUGIN, PluginSite},
 };
 
-/// The longest time until the conditions of a Plugin name the cause.
+/// Time limit until a Plugin's conditions name the cause.
 const NAMED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Memory of the host beyond that before the Plugins.
+/// Limit for the host's memory growth caused by the Plugins.
 const GROWTH_BYTES_MAX: u64 = 64 << 20;
 
 /// Returns a description whose configuration has this schema.
@@ -25,7 +26,7 @@ fn description(schema: &Value) -> Value {
     })
 }
 
-/// A chain of references, each of which the next one evaluates again.
+/// A chain of references, in which each one evaluates all later ones again.
 fn chain() -> Value {
     let definition = |number: usize| {
         let next = format!("#/$defs/a{}", number + 1);
@@ -37,7 +38,7 @@ fn chain() -> Value {
     json!({"$defs": definitions, "$ref": "#/$defs/a0"})
 }
 
-/// Patterns that each take megabytes once they are compiled.
+/// Patterns that each take megabytes when compiled.
 fn patterns() -> Value {
     let part = |number: usize| {
         let pattern = format!("^\\w{{100}}a{number}$");
@@ -46,7 +47,7 @@ fn patterns() -> Value {
     json!({"type": "object", "allOf": (0..2000).map(part).collect::<Vec<_>>()})
 }
 
-/// The nodes of these lists take a hundred times the memory of their text.
+/// The parsed nodes in these lists take a hundred times as much memory as the text.
 fn lists() -> Value {
     Value::Array(vec![json!({"": 0}); 400_000])
 }
@@ -69,7 +70,7 @@ fn hostile_descriptions_without_grants_neither_stop_nor_fill_the_host() {
         ("lists", lists(), "config-schema: it has "),
     ] {
         let text = description(&schema).to_string();
-        // Bytes that are no plugin have the same description.
+        // Bytes that are no plugin, with the same description.
         for (kind, component) in [("plugin", &*plugin), ("bare", b"\0asm\x0d\0\x01\0")] {
             let name = format!("{name}-{kind}");
             let file = format!("{name}.wasm");
@@ -91,7 +92,7 @@ fn hostile_descriptions_without_grants_neither_stop_nor_fill_the_host() {
         }
     }
 
-    // A changed configuration is checked, and becomes active.
+    // The host checks a changed configuration and activates it.
     site.apply(&json!({"config": {"images": {"memcached": "memcached:1.6.1"}}}));
     site.wait_conditions_of(NAME, &host, &HEALTHY);
     let after = host.process().usage().unwrap().resident_bytes;

@@ -1,6 +1,7 @@
-//! The image and the chart: built, pushed, fetched, installed, upgraded and uninstalled as users do.
+//! The image and the chart: built, pushed, fetched, installed, upgraded and uninstalled as users do
+//! it.
 //!
-//! There is no kubelet, so the test starts the Pod of the chart: see [`Pod`].
+//! There is no kubelet, so the test starts the chart's Pod: see [`Pod`].
 
 use std::{
     fs,
@@ -35,17 +36,17 @@ use crate::{
 mod variants;
 
 const CHART: &str = "deploy/chart";
-/// The changed values of the upgrade: more Pods, and the account that may read the metrics.
+/// Values changed by the upgrade: more Pods, and the account that may read the metrics.
 const CHANGED: &str =
     "replicas=3,metrics.readers[0].name=prometheus,metrics.readers[0].namespace=default";
-/// The path of the fields of the status in the definition of Plugins.
+/// JSON pointer to the status fields in the Plugin CRD.
 const STATUS_FIELDS: &str = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties";
 const ACCOUNT: &str = "system:serviceaccount:innkeeper-system:innkeeper";
-/// The largest allowed size of the unpacked image with the host of the tests. That of a release has at most 60 MB, which
-/// the test of releases holds: the host of the profile `dist` has a third less text.
+/// Size limit for the unpacked image with the tests' host. A release image has at most 60 MB, which
+/// the release test checks: the `dist` profile's host has a third less text.
 const IMAGE_BYTES_MAX: u64 = 70 << 20;
 
-/// A parent of each plugin.
+/// One parent per plugin.
 const PARENTS: [Target<'static>; 4] = [
     ("cache.example.com/v1", "Memcached", "example-memcached"),
     ("example.com/v1", "Wordpress", "example-wordpress"),
@@ -59,8 +60,10 @@ fn image() -> &'static (Image, TempDir) {
     IMAGE.get_or_init(|| {
         let directory = tempfile::tempdir().unwrap();
         let built = directory.path().join("built");
-        let mut script = Command::new(root().join("deploy/image/build"));
-        let output = script.arg(&built).output().unwrap();
+        let output = Command::new(root().join("deploy/image/build"))
+            .arg(&built)
+            .output()
+            .unwrap();
         assert!(output.status.success(), "{output:?}");
         let registry = Registry::start().unwrap();
         let reference = format!("{}/innkeeper:1", registry.address());
@@ -83,7 +86,7 @@ fn image() -> &'static (Image, TempDir) {
     })
 }
 
-/// The regular files below a directory with their sizes.
+/// Regular files below a directory, with their sizes.
 fn files_of(directory: &Path, found: &mut Vec<(PathBuf, u64)>) {
     for entry in fs::read_dir(directory).unwrap() {
         let entry = entry.unwrap();
@@ -131,7 +134,7 @@ impl Site {
         Self::on(&[])
     }
 
-    /// A cluster of a control plane with these arguments.
+    /// Starts a control plane with these arguments.
     fn on(arguments: &[&str]) -> Self {
         let stage = Stage::with(Vec::new(), arguments);
         let namespace = stage.namespace("installed");
@@ -153,7 +156,7 @@ impl Site {
         helm::run(&[arguments, &target].concat()).unwrap()
     }
 
-    /// Installs a chart, its Plugins and one example of each.
+    /// Installs a chart, the shipped Plugins and one example for each.
     fn install(&self, chart: &str) -> Pod {
         let create = ["--create-namespace"];
         self.helm(&[&["install", RELEASE, chart][..], &IMAGE, &create].concat());
@@ -178,7 +181,7 @@ impl Site {
         pod
     }
 
-    /// Starts the Pod of the installed Deployment.
+    /// Starts the Pod from the installed Deployment.
     fn pod(&self) -> Pod {
         let kind = Kind::new("apps/v1", "Deployment", NAMESPACE);
         let deployment = self.plane().user().get(kind, RELEASE).unwrap().unwrap();
@@ -189,8 +192,12 @@ impl Site {
     fn wait_serving(&self, pod: &mut Pod, name: &str) {
         // Four components are compiled one after another.
         eventually_for(Duration::from_mins(3), &format!("{name} is served"), || {
-            let plugin = self.plane().user().get(PLUGIN, name).unwrap();
-            let plugin = plugin.unwrap_or_default();
+            let plugin = self
+                .plane()
+                .user()
+                .get(PLUGIN, name)
+                .unwrap()
+                .unwrap_or_default();
             let ended = pod.process().try_wait().unwrap();
             assert_eq!(ended, None, "{}", pod.log().unwrap());
             match condition(&plugin, "Serving") {
@@ -211,14 +218,14 @@ impl Site {
         });
     }
 
-    /// The UIDs of all Plugins, parents and children, by kind and name.
+    /// UIDs of all Plugins, parents and children, by kind and name.
     fn uids(&self) -> Vec<String> {
         let user = self.plane().user();
         let mut all = user.list(PLUGIN, "").unwrap();
         all.extend(user.everything(&self.namespace).unwrap());
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let is_kept = |object: &&Value| {
-            // Pods, their Endpoints and so on belong to the controllers of Kubernetes.
+            // Pods, Endpoints and so on belong to Kubernetes controllers.
             object["kind"] == "Plugin"
                 || PARENTS.iter().any(|(_, kind, _)| object["kind"] == *kind)
                 || object["metadata"]["labels"]["innkeeper.dev/plugin"].is_string()
@@ -237,7 +244,7 @@ impl Site {
         uids
     }
 
-    /// Checks that an account of `metrics.readers` can read the metrics of the Pod.
+    /// Checks that an account in `metrics.readers` can read the Pod's metrics.
     #[track_caller]
     fn check_metrics(&self, pod: &Pod) {
         let account = json!({
@@ -257,7 +264,7 @@ impl Site {
         });
     }
 
-    /// Checks that the API server refused no request of the host.
+    /// Checks that the API server refused none of the host's requests.
     #[track_caller]
     fn check_allowed(&self) {
         let mut requests = self.plane().audit().all_requests_since(0).unwrap();
@@ -275,7 +282,7 @@ fn stop(mut pod: Pod) {
     assert!(status.success(), "{status}: {}", pod.log().unwrap());
 }
 
-/// The life of an installation: from the first chart to the newest, and to none.
+/// An installation's life: from the first chart to the newest, and to none.
 #[test]
 fn plugins_parents_and_children_outlive_upgrade_and_uninstall() {
     let site = Site::new();
@@ -304,7 +311,7 @@ fn plugins_parents_and_children_outlive_upgrade_and_uninstall() {
     );
     assert_eq!(site.uids(), before);
 
-    // Installed again, the host finds them.
+    // After a reinstall, the host finds them.
     site.helm(&[&["install", RELEASE, CHART][..], &IMAGE].concat());
     let pod = site.pod();
     let smaller = json!({"spec": {"size": 2}});
@@ -314,7 +321,7 @@ fn plugins_parents_and_children_outlive_upgrade_and_uninstall() {
     assert_eq!(site.uids(), before);
     stop(pod);
 
-    // The compiler gets half of the memory, and the message names the value to raise.
+    // The compiler gets half the memory, and the message names the value to raise.
     let small = ["--set", "resources.limits.memory=256Mi"];
     site.helm(&[&["upgrade", RELEASE, CHART][..], &IMAGE, &small].concat());
     let pod = site.pod();
@@ -331,17 +338,27 @@ fn plugins_parents_and_children_outlive_upgrade_and_uninstall() {
     stop(pod);
 }
 
-/// Makes an older chart: a copy of the chart without a field of the status of Plugins, and without a rule of the host's role.
+/// Copies the chart, without one Plugin status field and one rule in the host's role, as an older
+/// chart.
 fn older_chart(directory: &Path) -> PathBuf {
     let chart = directory.join("chart");
-    let mut copy = Command::new("cp");
-    let copy = copy.arg("--recursive").arg(root().join(CHART)).arg(&chart);
-    assert!(copy.status().unwrap().success());
+    let status = Command::new("cp")
+        .arg("--recursive")
+        .arg(root().join(CHART))
+        .arg(&chart)
+        .status()
+        .unwrap();
+    assert!(status.success());
     let path = chart.join("files/plugins.innkeeper.dev.yaml");
     let text = fs::read_to_string(&path).unwrap();
     let mut definition = manifest::parse(&text).unwrap().remove(0);
-    let fields = definition.pointer_mut(STATUS_FIELDS).unwrap();
-    fields.as_object_mut().unwrap().remove("usage").unwrap();
+    definition
+        .pointer_mut(STATUS_FIELDS)
+        .unwrap()
+        .as_object_mut()
+        .unwrap()
+        .remove("usage")
+        .unwrap();
     // JSON is YAML.
     fs::write(path, definition.to_string()).unwrap();
     let path = chart.join("templates/rbac.yaml");
@@ -353,7 +370,7 @@ fn older_chart(directory: &Path) -> PathBuf {
     chart
 }
 
-/// The newest chart replaces the definition of Plugins and the roles of an older one. No host runs here.
+/// The newest chart replaces an older chart's Plugin CRD and roles. No host runs here.
 #[test]
 fn an_upgrade_of_the_chart_upgrades_the_definition_and_the_roles() {
     let directory = tempfile::tempdir().unwrap();
@@ -394,7 +411,7 @@ fn an_upgrade_of_the_chart_upgrades_the_definition_and_the_roles() {
     assert!(has_rule());
     assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"]);
 
-    // `--create-namespace` makes a namespace without labels.
+    // `--create-namespace` creates a namespace without labels.
     let label = "pod-security.kubernetes.io/enforce";
     let command = format!("kubectl label namespace {NAMESPACE} {label}=restricted");
     for notes in [install_notes, notes] {
@@ -407,8 +424,8 @@ fn an_upgrade_of_the_chart_upgrades_the_definition_and_the_roles() {
     assert!(!notes.contains("kubectl label"), "{notes}");
 }
 
-/// On the oldest Kubernetes that the chart allows, and with a host that watches, applies and prunes there. Only in `tests/full`,
-/// which builds it.
+/// On the oldest Kubernetes that the chart allows, with a host that watches, applies and prunes
+/// there. Only in `tests/full`, which builds it.
 #[test]
 fn the_oldest_kubernetes_serves_the_newest_chart() {
     if !is_full() {

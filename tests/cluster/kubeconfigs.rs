@@ -1,4 +1,4 @@
-//! Kubeconfigs as `kubectl` reads them: each row has the outcome that `kubectl` has.
+//! Kubeconfigs as `kubectl` reads them: each row has the same outcome as with `kubectl`.
 
 mod proxies;
 
@@ -14,35 +14,35 @@ use serde_json::{Value, json};
 
 use proxies::{Kind, Proxy, USER};
 
-/// The exit codes of `innkeeper status` after an answer of the cluster.
+/// Exit codes of `innkeeper status` when the cluster answered.
 const ANSWERED: [i32; 2] = [0, 3];
 
-/// What no message shows: commands print it, and proxies get it.
+/// A secret that commands print and proxies receive, but no message may contain.
 const SECRET: &str = "s3cret";
 
-/// A context that has been taken over from a working kubeconfig, with changes.
+/// A context copied from a working kubeconfig, with changes.
 #[derive(Default)]
 struct Row {
     name: &'static str,
-    /// Changes of the cluster, the user and the context.
+    /// Changes to the cluster, the user and the context.
     cluster: Value,
     user: Value,
     context: Value,
-    /// Variables of the environment. `{}` stands for the kubeconfig.
+    /// Environment variables. `{}` stands for the kubeconfig.
     env: Option<(&'static str, String)>,
-    /// Part of the message; the cluster answers without one.
+    /// Part of the error message; without one, the cluster must answer.
     refused: Option<&'static str>,
 }
 
 /// A directory with kubeconfigs and the files that they name.
 struct Files {
     root: PathBuf,
-    /// The content of a working kubeconfig.
+    /// A working kubeconfig's content.
     working: Value,
 }
 
 impl Files {
-    /// Returns a directory of this name, because tests run at the same time.
+    /// Creates a directory with this name, because tests run concurrently.
     fn new(name: &str) -> Self {
         let plane = ControlPlane::shared();
         let root = plane.directory().join("kubeconfigs").join(name);
@@ -65,7 +65,7 @@ impl Files {
         fs::set_permissions(self.root.join(name), Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// Writes the kubeconfig of a row, and returns its path.
+    /// Writes a row's kubeconfig and returns the path.
     fn kubeconfig(&self, row: &Row) -> PathBuf {
         let mut kubeconfig = self.working.clone();
         merge(&mut kubeconfig["clusters"][0]["cluster"], &row.cluster);
@@ -97,7 +97,7 @@ impl Files {
                 command.envs(env.iter().map(|(name, value)| (name, value)));
             }
         }
-        // No home, so no other kubeconfig.
+        // Without a home directory, there is no default kubeconfig.
         command
             .env("HOME", &self.root)
             .current_dir("/")
@@ -105,7 +105,7 @@ impl Files {
             .unwrap()
     }
 
-    /// Checks the outcomes of the host's command and of `kubectl`.
+    /// Checks the outcomes of `innkeeper` and `kubectl`.
     #[track_caller]
     fn check(&self, row: &Row) {
         let path = self.kubeconfig(row);
@@ -142,7 +142,7 @@ impl Files {
     }
 }
 
-/// Replaces fields; null removes one.
+/// Merges fields; null removes one.
 fn merge(object: &mut Value, changes: &Value) {
     let object = object.as_object_mut().unwrap();
     for (field, value) in changes.as_object().into_iter().flatten() {

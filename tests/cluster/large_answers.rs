@@ -1,4 +1,4 @@
-//! Answers with as many children as a plugin may have by default.
+//! Answers with as many children as the default limit allows.
 
 use std::time::{Duration, Instant};
 
@@ -11,10 +11,10 @@ use crate::{
 };
 
 const MIRROR: (&str, &str, &str) = ("test.innkeeper.dev/v1", "Mirror", "many");
-/// The default limit of children.
+/// Default limit for children.
 const CHILDREN: usize = 256;
-/// The longest time for all writes of one answer: seconds on an idle machine, and far less than the minute and a half that
-/// the rate limit of other writes would take.
+/// Time limit for all writes from one answer: seconds on an idle machine, and far less than the
+/// minute and a half that the rate limit for other writes would take.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(30);
 
 fn parent(count: usize) -> Value {
@@ -32,7 +32,8 @@ fn parent(count: usize) -> Value {
     })
 }
 
-/// The writes of one answer are no storm: neither the creates nor the prunes of all children wait for the rate limit.
+/// The rate limit does not slow the writes from one answer, neither when all children are created
+/// nor when all are pruned.
 #[test]
 fn all_children_of_one_answer_are_made_and_pruned_at_once() {
     let stage = Stage::api_only(vec![mirror_guest()]);
@@ -57,7 +58,7 @@ fn all_children_of_one_answer_are_made_and_pruned_at_once() {
         let kind = Kind::new("v1", "ConfigMap", &namespace);
         let selector = "innkeeper.dev/plugin=mirror";
         let mut children = stage.plane.user().list(kind, selector).unwrap();
-        // No garbage collector ends the deletions here.
+        // No garbage collector completes the deletions here.
         children.retain(|child| child["metadata"]["deletionTimestamp"].is_null());
         assert_eq!(children.len(), count);
     }

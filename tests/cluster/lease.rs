@@ -1,5 +1,5 @@
-//! Leader election: one of two hosts writes, whatever happens to it, and the other one takes over
-//!.
+//! Leader election: only one of two hosts writes, whatever happens to it, and the other one takes
+//! over.
 
 use std::{
     thread,
@@ -20,7 +20,7 @@ const CRD: &str = "memcacheds.cache.example.com";
 const LEASE: (&str, &str, &str) = ("coordination.k8s.io/v1", "Lease", "innkeeper");
 const HOST_NAMESPACE: &str = "innkeeper-system";
 
-/// The fast lease of most tests; a takeover after the default lease takes a minute.
+/// A fast lease for most tests; a takeover takes a minute with the default lease.
 const FAST: [&str; 6] = [
     "--lease-duration",
     "6",
@@ -32,7 +32,7 @@ const FAST: [&str; 6] = [
 /// The lease duration in [`FAST`].
 const FAST_DURATION: Duration = Duration::from_secs(6);
 
-/// Allowance for processes and an API server that share two cores.
+/// Allowance for slow processes and an API server that share two cores.
 const SLACK: Duration = Duration::from_secs(3);
 
 fn stage() -> Stage {
@@ -48,7 +48,7 @@ fn host(stage: &Stage, identity: &str, lease: &[&str]) -> Host {
     Host::start(&stage.plane.kubeconfig(), &options).unwrap()
 }
 
-/// Starts two hosts, of which `a` has the lease and `b` is ready to take over.
+/// Starts two hosts: `a` has the lease and `b` is ready to take over.
 fn pair(stage: &Stage, lease: &[&str]) -> (Host, Host) {
     let a = host(stage, "a", lease);
     wait_holder(stage, "a", Duration::from_secs(30));
@@ -63,8 +63,10 @@ fn lease(stage: &Stage) -> Value {
 }
 
 fn is_held_by(lease: &Value, identity: &str) -> bool {
-    let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
-    holder.starts_with(&format!("{identity}_"))
+    lease["spec"]["holderIdentity"]
+        .as_str()
+        .unwrap_or_default()
+        .starts_with(&format!("{identity}_"))
 }
 
 /// Waits until a host has the lease.
@@ -80,7 +82,7 @@ fn wait_holder(stage: &Stage, identity: &str, deadline: Duration) -> Value {
     })
 }
 
-/// The writes of a host after a mark, except those to the lease.
+/// A host's writes after a mark, except those to the lease.
 fn writes_by(stage: &Stage, identity: &str, mark: usize) -> Vec<Write> {
     let all = stage.writes_since(mark);
     let agent = format!("({identity}_");
@@ -102,7 +104,7 @@ fn wait_applied(stage: &Stage, host: &Host, namespace: &str, name: &str) {
     stage.wait(host, namespace, (API, "Memcached", name), is_applied);
 }
 
-/// Waits until a host has ended because it lost the lease.
+/// Waits until a host has exited because it lost the lease.
 #[track_caller]
 fn wait_lost(host: &mut Host, deadline: Duration) {
     let status = host.process().wait_for(deadline).unwrap();
@@ -111,7 +113,7 @@ fn wait_lost(host: &mut Host, deadline: Duration) {
     assert!(log.contains("lost the lease"), "{log}");
 }
 
-/// A standby writes nothing, and a host that stops gives its lease up. A standby that waited for
+/// A standby writes nothing, and a host that stops releases the lease. A standby that waited for
 /// the lease to expire would need 15 seconds.
 #[test]
 fn one_of_two_hosts_writes_and_a_clean_stop_hands_over_within_a_second() {
@@ -137,8 +139,7 @@ fn one_of_two_hosts_writes_and_a_clean_stop_hands_over_within_a_second() {
 
     apply(&stage, &namespace, "second");
     wait_applied(&stage, &b, &namespace, "second");
-    // The children of the first host are already correct, so the second host writes only the new
-    // ones.
+    // The first host's children are already correct, so the second host writes only the new ones.
     let writes = writes_by(&stage, "b", mark);
     let names: Vec<_> = writes
         .iter()
@@ -167,7 +168,7 @@ fn a_standby_host_has_loaded_the_declared_plugins() {
     let caches = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let start = |at: usize, identity: &str| {
         let mut options = stage.options.clone();
-        // Separate caches: neither host profits from the other's compilations.
+        // Separate caches, so neither host benefits from the other's compilations.
         options.cache = Some(caches[at].path().to_owned());
         let elected = ["--leader-elect", "--lease-identity", identity];
         let elected = elected.map(str::to_owned);
@@ -202,7 +203,7 @@ fn a_standby_host_has_loaded_the_declared_plugins() {
     Stage::stop(b);
 }
 
-/// The other host takes over after the lease has expired, not before.
+/// The other host takes over only after the lease has expired.
 #[test]
 fn a_killed_host_is_replaced_after_its_lease_expires() {
     let stage = stage();
@@ -212,17 +213,17 @@ fn a_killed_host_is_replaced_after_its_lease_expires() {
     let killed = Instant::now();
     apply(&stage, &namespace, "orphan");
     wait_holder(&stage, "b", FAST_DURATION + SLACK);
-    // The lease counts from the last renewal, which may be older than the kill by the time between
-    // two renewals and a little more.
+    // The lease counts from the last renewal, which may precede the kill by the renewal interval
+    // and a little more.
     assert!(killed.elapsed() > FAST_DURATION / 2);
     wait_applied(&stage, &b, &namespace, "orphan");
 }
 
-/// A host checks its lease by the clock before each write. If it did not, the writes that were
-/// pending when it froze would follow after the takeover.
+/// A host checks the lease by the clock before each write. Otherwise, the writes that were pending
+/// when it froze would follow after the takeover.
 #[test]
 fn a_host_frozen_for_longer_than_its_lease_writes_nothing_afterwards() {
-    /// Enough that the host freezes in the middle of its work.
+    /// Enough for the host to freeze in the middle of the work.
     const PARENTS: usize = 60;
     let stage = stage();
     let (mut a, b) = pair(&stage, &FAST);
@@ -233,7 +234,6 @@ fn a_host_frozen_for_longer_than_its_lease_writes_nothing_afterwards() {
     let start = stage.mark();
     for name in &names {
         apply(&stage, &namespace, name);
-        // The host freezes in the middle of its work.
         if writes_by(&stage, "a", start).len() > 4 {
             break;
         }
@@ -264,8 +264,8 @@ fn a_host_frozen_for_longer_than_its_lease_writes_nothing_afterwards() {
     assert_eq!((made.len(), count), (2 * PARENTS, 2 * PARENTS));
 }
 
-/// The holder recreates a deleted lease, and ends if another holder is in it. At no time do two
-/// hosts write.
+/// The holder recreates a deleted lease, and exits if another holder is in it. Two hosts never
+/// write at the same time.
 #[test]
 fn a_lease_that_is_deleted_or_edited_still_has_one_holder() {
     let stage = stage();
@@ -288,15 +288,15 @@ fn a_lease_that_is_deleted_or_edited_still_has_one_holder() {
     );
     wait_lost(&mut a, SLACK);
     let mark = stage.mark();
-    // That holder does not renew the lease.
+    // The new holder does not renew the lease.
     wait_holder(&stage, "b", FAST_DURATION + SLACK);
     apply(&stage, &namespace, "edited");
     wait_applied(&stage, &b, &namespace, "edited");
     assert_eq!(lines(&writes_by(&stage, "a", mark)), Vec::<String>::new());
 }
 
-/// Each edit of the Lease that leaves the holder or removes it, as a merge patch. A time in the future, a huge duration or
-/// a value that makes no sense changes nothing.
+/// Merge patches that keep the Lease's holder or remove it. A time in the future, a huge duration
+/// or an invalid value changes nothing.
 fn harmless_edits() -> [(&'static str, Value); 8] {
     let spec = |spec: Value| json!({ "spec": spec });
     [
@@ -328,8 +328,8 @@ fn harmless_edits() -> [(&'static str, Value); 8] {
     ]
 }
 
-/// The holder takes an edited lease back, the standby does not take it, and no process ends. Before, the standby took a
-/// lease without a holder at once, although the holder still wrote.
+/// The holder restores an edited lease, the standby does not acquire it, and no process exits. A
+/// standby must not acquire a lease without a holder at once, because the holder still writes.
 #[test]
 fn an_edited_lease_goes_back_to_its_holder_and_the_standby_writes_nothing() {
     let stage = stage();
@@ -353,7 +353,7 @@ fn an_edited_lease_goes_back_to_its_holder_and_the_standby_writes_nothing() {
         apply(&stage, &namespace, &name);
         wait_applied(&stage, &a, &namespace, &name);
     }
-    // A lease in deletion that its finalizer keeps is renewed like any other.
+    // The holder renews a lease that a finalizer keeps in deletion like any other.
     stage.delete(HOST_NAMESPACE, LEASE);
     let deleting = wait_holder(&stage, "a", SLACK);
     assert!(
@@ -374,9 +374,9 @@ fn an_edited_lease_goes_back_to_its_holder_and_the_standby_writes_nothing() {
     wait_holder(&stage, "a", SLACK);
 }
 
-/// A foreign holder that states the longest duration keeps all hosts from writing until an administrator deletes the Lease,
-/// and the log names that holder. Before, a standby would have waited for that duration after the deletion, too. The
-/// number of transitions is the largest that the API server accepts.
+/// A foreign holder with the longest duration blocks all hosts until an administrator deletes the
+/// Lease, and the log names that holder. The standby must not wait for that duration after the
+/// deletion. The number of transitions is the largest that the API server accepts.
 #[test]
 fn a_lease_that_a_foreign_holder_keeps_for_ever_is_free_after_its_deletion() {
     let stage = stage();
@@ -418,7 +418,7 @@ fn a_lease_that_a_foreign_holder_keeps_for_ever_is_free_after_its_deletion() {
     Stage::stop(c);
 }
 
-/// A holder that cannot renew ends before the lease expires for others. The standby keeps waiting,
+/// A holder that cannot renew exits before the lease expires for others. The standby keeps waiting,
 /// because it has nothing to lose.
 #[test]
 fn without_an_api_server_the_holder_ends_and_the_standby_waits() {

@@ -1,10 +1,10 @@
-//! The distorted answers, and the ways to make the host ask for them.
+//! The distorted answers, and how to make the host ask for them.
 
 use serde_json::{Value, json};
 
 use crate::relay::rules::{Action, Verb};
 
-/// The objects that a distorted answer may show.
+/// Objects that a distorted answer may show.
 pub(super) struct Real {
     pub(super) parent: Value,
     pub(super) child: Value,
@@ -19,22 +19,24 @@ pub(super) struct Distortion {
     pub(super) on: (Verb, &'static str),
     pub(super) answer: fn(&Real) -> Action,
     pub(super) provoke: Provoke,
-    /// A part of the log line that reports it; empty if nothing can be wrong with the answer itself.
+    /// Part of the log line that reports it; empty if the answer itself cannot be wrong.
     pub(super) logged: &'static str,
 }
 
-/// The way to make the host ask.
+/// How to make the host ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Provoke {
-    /// The watch of ConfigMaps ends and is too old, so the host lists them again.
+    /// The ConfigMap watch ends as too old, so the host lists them again.
     Relist,
-    /// The watch of ConfigMaps ends, so the host watches again.
+    /// The ConfigMap watch ends, so the host watches again.
     Watch,
-    /// The parent changes, so the host writes its child and its status.
+    /// The parent changes, so the host writes child and status.
     Edit,
-    /// The parent changes and the answer to the write of its child tells nothing, so the host reads the child.
+    /// The parent changes and the response to the child's write is empty, so the host reads the
+    /// child.
     Doubt,
-    /// The watch reports that the child is gone, so the host creates it, and reads the object that exists.
+    /// The watch reports that the child is gone, so the host creates it and reads the existing
+    /// object.
     Recreate,
 }
 
@@ -265,7 +267,7 @@ pub(super) const DISTORTIONS: [Distortion; 25] = [
     ),
 ];
 
-/// Makes bytes live as long as the test, as rules need them.
+/// Leaks the text, because rules need bytes that live as long as the test.
 fn kept(text: String) -> &'static [u8] {
     Box::leak(text.into_bytes().into_boxed_slice())
 }
@@ -310,7 +312,7 @@ fn list(kind: &str, items: &[Value], version: &str) -> Action {
     forged(&list.to_string())
 }
 
-/// The same answer after the API server has executed the request.
+/// Returns the same answer, sent after the API server has executed the request.
 pub(super) fn replaced(answer: &Action) -> Action {
     match answer {
         Action::Forge(bytes) => Action::Replace(bytes),
@@ -318,7 +320,7 @@ pub(super) fn replaced(answer: &Action) -> Action {
     }
 }
 
-/// An object as an item of a typed list.
+/// Formats an object as an item in a typed list.
 fn typed(object: &Value) -> Value {
     let mut item = object.clone();
     for field in ["apiVersion", "kind"] {
@@ -327,7 +329,7 @@ fn typed(object: &Value) -> Value {
     item
 }
 
-/// An object with another value in its metadata.
+/// Returns the object with another value for a metadata field.
 pub(super) fn with(object: &Value, field: &str, value: &Value) -> Value {
     let mut changed = object.clone();
     changed["metadata"][field] = value.clone();

@@ -1,5 +1,5 @@
-//! The actions of a plan's users and administrators on the cluster. They retry while the API server
-//! is unavailable, as people do.
+//! User and administrator actions in a plan. They retry while the API server is unavailable, as
+//! people do.
 
 use std::{
     thread,
@@ -18,7 +18,7 @@ use super::{
     plan::{self, Desired, Parent, Propagation, Tampering},
 };
 
-/// Time limit for an action that the API server does not accept at once.
+/// Time limit for the API server to accept an action.
 const RETRY_MAX: Duration = Duration::from_secs(40);
 
 /// The CRD that plans delete.
@@ -30,7 +30,7 @@ const DEFINITIONS: Kind<'static> = Kind {
     namespace: None,
 };
 
-/// The lease of the hosts.
+/// The hosts' lease.
 const LEASE: &str = "innkeeper";
 
 const LEASES: Kind<'static> = Kind {
@@ -98,7 +98,7 @@ impl Run<'_> {
         let user = self.cluster.user();
         retry("delete leftover children", || {
             let left = match user.get(self.kind(parent.kind()), &parent.name()) {
-                // Its kind may be deleted as well.
+                // The kind may be deleted, too.
                 Ok(None) | Err(_) => None,
                 Ok(found) => found,
             };
@@ -162,7 +162,8 @@ impl Run<'_> {
             });
             retry("write a ConfigMap", || user.apply(&object))?;
         }
-        // A watch is as far as its last event, not as far as the cluster: each kind needs an event.
+        // A watch is only as recent as its last event, not as the cluster: each kind needs an
+        // event.
         let touched = json!({ "metadata": { "annotations": { "test.example/burn": "" } } });
         for kind in plan::KINDS.map(|kind| self.kind(kind)) {
             for object in retry("list a kind", || user.list(kind, ""))? {
@@ -176,8 +177,8 @@ impl Run<'_> {
     pub(super) fn restore(&self) -> Result<()> {
         let plane = &self.cluster.stage.plane;
         plane.control(&["restore", "plan"])?;
-        // The restored leases belong to a kubelet that no longer runs; its successor would wait
-        // until they expire.
+        // The restored leases belong to a kubelet that is gone; the next one would wait until they
+        // expire.
         let user = self.cluster.user();
         let leases = Kind::new("coordination.k8s.io/v1", "Lease", "kube-node-lease");
         for lease in retry("list the nodes' leases", || user.list(leases, ""))? {

@@ -1,5 +1,5 @@
-//! Credentials that end, and connections that cannot be trusted or established, while a host runs
-//!.
+//! Credentials that expire, and connections that are untrusted or cannot be established, while a
+//! host runs.
 
 use std::{
     fs,
@@ -23,7 +23,7 @@ use crate::{
 const API: &str = "cache.example.com/v1";
 const CRD: &str = "memcacheds.cache.example.com";
 
-/// Time limit after a change of a file: the client reads tokens and certificates once a minute, and
+/// Time limit after a file changes: the client reads tokens and certificates once a minute, and
 /// ended watches back off.
 const ROTATED: Duration = Duration::from_secs(150);
 
@@ -38,7 +38,7 @@ fn make_account(stage: &Stage, name: &str) {
     stage.allow_all(name, &subject);
 }
 
-/// Writes a new token of an account to a file.
+/// Writes a new token for an account to a file.
 fn write_token(plane: &ControlPlane, name: &str, file: &Path) {
     let output = Command::new(path_from_env("INNKEEPER_CONTROLPLANE").unwrap())
         .args(["kubectl", "--kubeconfig"])
@@ -50,7 +50,7 @@ fn write_token(plane: &ControlPlane, name: &str, file: &Path) {
     replace_file(file, output.stdout.trim_ascii());
 }
 
-/// Writes a kubeconfig file into the directory of a control plane.
+/// Writes a kubeconfig into a control plane's directory.
 fn write_kubeconfig(stage: &Stage, kubeconfig: &Value) -> PathBuf {
     let path = stage.plane.directory().join("kubeconfig-test");
     fs::write(&path, kubeconfig.to_string()).unwrap();
@@ -90,7 +90,7 @@ fn apply_cache(stage: &Stage, namespace: &str, name: &str) {
 }
 
 /// A host follows a rotated token without a restart. Only in `tests/full`, because the host's
-/// client reads the file again only after a minute.
+/// client rereads the file only after a minute.
 #[test]
 fn an_ended_token_is_replaced_by_the_one_in_the_file() {
     if !is_full() {
@@ -113,7 +113,7 @@ fn an_ended_token_is_replaced_by_the_one_in_the_file() {
     stage.delete("default", ("v1", "ServiceAccount", "first"));
     let second = "system:serviceaccount:default:second";
     let mut size = 1;
-    // The API server itself accepts a token for some seconds after its end.
+    // The API server accepts a deleted account's token for some more seconds.
     eventually_for(ROTATED, "the host writes with the second token", || {
         size = 3 - size;
         let spec = json!({ "spec": { "size": size } });
@@ -146,7 +146,8 @@ fn connections_that_fail_below_http_are_established_again() {
             if tried >= 4 { Ok(()) } else { Err(tried) }
         });
         if passage == Passage::Plain {
-            // The error of a TLS client whose peer does not speak TLS. A busy host may not have had the answer yet.
+            // The error that a TLS client reports for a plaintext peer. A busy host may not have
+            // received the answer yet.
             eventually("the host logs the error", || {
                 let log = host.log().unwrap();
                 log.contains("InvalidContentType").then_some(()).ok_or(log)
@@ -156,8 +157,7 @@ fn connections_that_fail_below_http_are_established_again() {
         wait_applied(&stage, &host, &namespace, name);
     }
     assert!(host.process().try_wait().unwrap().is_none());
-    // Each child is created once, and nothing is created for the parent that was applied all the
-    // time.
+    // Each child is created once, and the already applied parent gets no new child.
     let mut made: Vec<String> = stage
         .writes_since(mark)
         .iter()
@@ -180,7 +180,7 @@ fn connections_that_fail_below_http_are_established_again() {
 
 #[test]
 fn a_host_waits_for_a_server_name_that_does_not_resolve() {
-    // The top-level domain `.invalid` is reserved and never resolves.
+    // The `.invalid` top-level domain is reserved and never resolves.
     const NOWHERE: &str = "https://innkeeper.invalid:6443";
 
     let stage = stage();
@@ -204,7 +204,7 @@ fn a_host_waits_for_a_server_name_that_does_not_resolve() {
 }
 
 /// A host follows a replaced certificate authority without a restart. Only in `tests/full`, because
-/// the host's client reads the file again only after a minute.
+/// the host's client rereads the file only after a minute.
 #[test]
 fn a_replaced_certificate_authority_is_read_from_the_file() {
     if !is_full() {
@@ -221,8 +221,8 @@ fn a_replaced_certificate_authority_is_read_from_the_file() {
     cluster["certificate-authority-data"].take();
     cluster["certificate-authority"] = json!(file);
     let path = write_kubeconfig(&stage, &kubeconfig);
-    // The host starts with the wrong authority: a server that it trusted once could resume the
-    // session without its certificate.
+    // The host starts with the wrong authority: with a server that it once trusted, it could resume
+    // the session without checking the certificate.
     let mut host = Host::start(&path, &stage.options).unwrap();
     wait_logged(
         &host,

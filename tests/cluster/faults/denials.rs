@@ -1,4 +1,4 @@
-//! Requests that an administrator of a plan forbids in its namespace, and allows again.
+//! Requests that a plan's administrator forbids in the namespace and later allows again.
 
 use std::net::TcpListener;
 
@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 use super::{acts::retry, driver::Run, foreign_edits, plan::Refusal};
 
-/// The name of every object that forbids requests.
+/// Name for every object that forbids requests.
 const NAME: &str = "deny";
 
 const ADMISSION: &str = "admissionregistration.k8s.io/v1";
 
-/// The cluster-scoped kinds that forbid requests.
+/// Cluster-scoped kinds that forbid requests.
 const KINDS: [&str; 3] = [
     "ValidatingAdmissionPolicyBinding",
     "ValidatingAdmissionPolicy",
@@ -21,7 +21,7 @@ const KINDS: [&str; 3] = [
 ];
 
 impl Run<'_> {
-    /// Forbids writes of a plural; returns once the API server enforces it.
+    /// Forbids writes to a plural; returns once the API server enforces it.
     pub(super) fn deny(&mut self, refusal: Refusal, plural: &str) -> Result<()> {
         let (objects, code) = match refusal {
             Refusal::Policy => (self.policy(plural), 422),
@@ -87,7 +87,7 @@ impl Run<'_> {
         vec![policy, binding]
     }
 
-    /// A quota of zero, which refuses every further object.
+    /// A zero quota, which refuses every further object.
     fn quota(&self, plural: &str) -> Vec<Value> {
         let counted = if plural == "deployments" {
             "count/deployments.apps"
@@ -101,7 +101,7 @@ impl Run<'_> {
         })]
     }
 
-    /// A webhook whose server accepts connections and then sends nothing, not even its certificate.
+    /// A webhook whose server accepts connections and then sends nothing, not even a certificate.
     fn webhook(&mut self, plural: &str) -> Result<Vec<Value>> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let url = format!("https://{}/", listener.local_addr()?);

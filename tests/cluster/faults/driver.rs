@@ -1,4 +1,4 @@
-//! Runs a plan: executes its steps in order, and waits where a step says it. An unexpected
+//! Runs a plan: executes the steps in order, and waits where a step requires it. An unexpected
 //! observation is a violation and ends the plan.
 
 use std::{
@@ -22,16 +22,16 @@ use super::{
 };
 use crate::{relay::Moment, stage::is_synced};
 
-/// The time between two polls.
+/// Polling interval.
 pub(super) const INTERVAL: Duration = Duration::from_millis(50);
 
-/// Time limit for a host to reach the write at which it is killed, if it has that many.
+/// Time limit for a host to reach the write at which it is killed, if it makes that many.
 const KILL: Duration = Duration::from_secs(4);
 
-/// The result of a plan.
+/// A plan's result.
 pub(crate) struct Outcome {
     pub(crate) violations: Vec<String>,
-    /// The round that a violation ended.
+    /// The round in which a violation ended the plan.
     pub(crate) round: Option<usize>,
     pub(crate) took: Duration,
     /// The slowest step.
@@ -45,15 +45,15 @@ pub(super) struct Run<'a> {
     pub(super) namespace: String,
     subject: Subject,
     controller: RunningController,
-    /// The host that takes over when the first one loses its lease.
+    /// The host that takes over if the first one loses the lease.
     standby: Option<RunningController>,
-    /// True if the host has resource limits under which it may be unable to work.
+    /// True if the host has resource limits that may keep it from working.
     is_limited: bool,
     patience: Duration,
     desired_parents: DesiredParents,
-    /// The foreign objects as they were created, by parent.
+    /// Foreign objects as they were created, by parent.
     pub(super) foreign: BTreeMap<Parent, Value>,
-    /// The server of a webhook that does not answer.
+    /// The server for a webhook that does not answer.
     pub(super) silent: Option<TcpListener>,
     pub(super) evidence: Evidence,
 }
@@ -130,7 +130,7 @@ pub(crate) fn run(
     }
 }
 
-/// The options of a plan's host.
+/// Options for a plan's host.
 fn options(cluster: &TestCluster, plan: &Plan, identity: &str) -> HostOptions {
     let mut options = cluster.stage.options.clone();
     if plan.name.row == LEADER_ROW {
@@ -160,7 +160,7 @@ impl Run<'_> {
         Ok(process.pid()?.as_raw_nonzero().get())
     }
 
-    /// Executes the steps up to the first violation; returns the round of the violation and the
+    /// Executes the steps up to the first violation; returns the round with the violation and the
     /// slowest step.
     fn follow(&mut self, violations: &mut Vec<String>) -> (Option<usize>, String) {
         let mut slowest = (Duration::ZERO, String::new());
@@ -248,7 +248,7 @@ impl Run<'_> {
         {
             count += 1;
             if count == number {
-                // Released only after the host has ended, so that the host never sees the answer.
+                // Released only after the host has ended, so the host never sees the answer.
                 self.restart_with(&options(self.cluster, self.plan, "a"))?;
                 drop(stopped);
                 return Ok(());
@@ -257,7 +257,7 @@ impl Run<'_> {
             stopped.resume();
         }
         relay.arm(None);
-        // Another write may have stopped since.
+        // Another write may have been intercepted in the meantime.
         while let Ok(stopped) = relay.stopped.try_recv() {
             stopped.resume();
         }
@@ -289,7 +289,7 @@ impl Run<'_> {
     }
 
     fn starve(&mut self, percent: u8, milliseconds: u64) -> Result<()> {
-        /// The length of one cycle of stop and run, in milliseconds.
+        /// Milliseconds in one stop-and-run cycle.
         const TURN: u64 = 100;
         let running = TURN * u64::from(percent) / 100;
         for _ in 0..milliseconds / TURN {
@@ -337,8 +337,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Checks that the host has not ended by itself. It may end only by a lost lease, or with an
-    /// error under limits that are too tight.
+    /// Checks that the host has not exited on its own. It may exit only if it lost the lease, or
+    /// with an error if limits are too tight.
     fn is_alive(&mut self) -> Result<()> {
         let Some(process) = self.controller.process() else {
             return Ok(());
@@ -383,7 +383,7 @@ impl Run<'_> {
         })
     }
 
-    /// Ends all remaining faults after an unfinished plan.
+    /// Ends all active faults after an unfinished plan.
     fn end_faults(&mut self) {
         let relay = &self.cluster.relay;
         relay.arm(None);
@@ -399,7 +399,7 @@ impl Run<'_> {
             &["stop", "apiserver-2"],
         ];
         for words in mends {
-            // Fails for a server that was not broken, which is no error here.
+            // Fails for a server that was not broken; ignored here.
             drop(plane.control(words));
         }
         drop(self.allow());
@@ -410,7 +410,7 @@ impl Run<'_> {
         }
     }
 
-    /// Waits until the host has not written for a while (O-steady).
+    /// Waits until the host stops writing (O-steady).
     fn settle(&mut self, marks: [usize; 2]) -> Result<()> {
         let quiet = Duration::from_millis(if is_full() { 3000 } else { 1000 });
         let begun = Instant::now();

@@ -1,8 +1,8 @@
-//! A host that aborts before and after each of its first writes and each of the first events of its
-//! watches, one later in each life. The final state must be that of a host that does not abort.
+//! A host that aborts before and after each of the first writes and watch events, one later in each
+//! life. The final state must match an uninterrupted host's.
 //!
-//! The relay also ends hosts at writes and delays events, but it cannot tell which of the events it
-//! sent the host has processed.
+//! The relay also kills hosts at writes and delays events, but it cannot tell which events the host
+//! has processed.
 
 use std::{
     os::unix::process::ExitStatusExt as _,
@@ -24,10 +24,10 @@ use crate::{
 
 const CACHE: Target<'static> = ("cache.example.com/v1", "Memcached", "cache-0");
 
-/// The final size of the parent.
+/// The parent's final size.
 const SIZE: u64 = 3;
 
-/// The number of aborts: well above the number of writes and events of the first pass.
+/// Number of aborts: well above the writes and events in the first pass.
 const LIVES: u64 = 24;
 
 fn cache(namespace: &str, size: u64) -> Value {
@@ -39,7 +39,7 @@ fn cache(namespace: &str, size: u64) -> Value {
     })
 }
 
-/// Runs a host until it aborts, and edits the parent so that the host always has work.
+/// Runs a host until it aborts, and edits the parent so the host always has work.
 #[track_caller]
 fn live(stage: &Stage, namespace: &str, place: &str, number: u64) -> ExitStatus {
     let mut options = stage.options.clone();
@@ -55,7 +55,7 @@ fn live(stage: &Stage, namespace: &str, place: &str, number: u64) -> ExitStatus 
             return Ok(ended);
         }
         edits += 1;
-        // The first hosts abort before the kind exists, so that an edit may fail.
+        // The first hosts abort before the kind exists, so an edit may fail.
         stage
             .plane
             .user()

@@ -1,4 +1,4 @@
-//! Edits of children by a client that does not own them.
+//! Child edits by a client that does not own the children.
 
 use anyhow::{Context as _, Result};
 use kube::api::{DeleteParams, Preconditions};
@@ -73,7 +73,7 @@ const fn plugin(sort: Sort) -> &'static str {
     }
 }
 
-/// A patch that sets another value in a field of the first child that the host owns.
+/// A patch with another value for a field that the host owns in the first child.
 fn owned_field(parent: Parent) -> Value {
     match parent.sort {
         Sort::Cache => json!({ "spec": { "replicas": 5 } }),
@@ -96,7 +96,7 @@ fn remove(run: &Run<'_>, child: &Child) -> Result<()> {
 
 fn blink(run: &Run<'_>, parent: Parent, child: &Child) -> Result<()> {
     remove(run, child)?;
-    // The host may have been faster; then its child already has the name.
+    // The host may have been faster; then the name is taken.
     let Ok(made) = foreign(run, parent) else {
         return Ok(());
     };
@@ -114,7 +114,7 @@ fn blink(run: &Run<'_>, parent: Parent, child: &Child) -> Result<()> {
     })
 }
 
-/// Creates an object without an owner under the name of a parent's first child.
+/// Creates an object without an owner under the name that a parent's first child gets.
 pub(super) fn foreign(run: &Run<'_>, parent: Parent) -> Result<Value> {
     let child = parent.first_child();
     let mut object = match parent.sort {
@@ -128,7 +128,7 @@ pub(super) fn foreign(run: &Run<'_>, parent: Parent) -> Result<Value> {
     run.cluster.user().create(&object)
 }
 
-/// An object of a plural that the API server accepts if nothing forbids it.
+/// An object for a plural, which the API server accepts if nothing forbids it.
 pub(super) fn probe(plural: &str, namespace: &str) -> Value {
     let labels = json!({ "app": "foreign" });
     let metadata = json!({ "name": "probe", "namespace": namespace });

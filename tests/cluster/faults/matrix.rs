@@ -1,5 +1,5 @@
-//! The fault matrix: plans of every row against the host, one or many of each, and plans that the
-//! naive controller must fail.
+//! The fault matrix: one or more plans per row against the host, and plans that the naive
+//! controller must fail.
 
 use std::time::Duration;
 
@@ -15,10 +15,11 @@ use super::{
 /// Plans per row in `tests/full`.
 const PLANS_FULL: u64 = 12;
 
-/// Plans of the random mix in `tests/full`.
+/// Random-mix plans in `tests/full`.
 const SOAK_FULL: u64 = 60;
 
-/// Time limit for the naive controller to converge: well above its time without faults.
+/// Time limit for the naive controller to converge: well above the time that it takes without
+/// faults.
 const CONTROL_PATIENCE: Duration = Duration::from_secs(20);
 
 fn run(plan: &Plan, subject: Subject, patience: Duration) -> Outcome {
@@ -38,7 +39,7 @@ fn run_host(plan: &Plan) -> Outcome {
     outcome
 }
 
-/// Runs the plans of a row, or only the requested one.
+/// Runs a row's plans, or only the requested one.
 #[track_caller]
 fn check(row: u8) {
     let asked = plan().map(|name| name.parse::<Name>().unwrap());
@@ -67,7 +68,7 @@ fn check(row: u8) {
     assert!(failed.is_empty(), "{}", failed.join("\n\n"));
 }
 
-/// Describes a failed plan. In `tests/full`, it is cut down to the smallest part that also fails.
+/// Describes a failed plan. In `tests/full`, reduces it to the smallest part that also fails.
 fn explain(plan: Plan, outcome: &Outcome) -> String {
     let mut smallest = plan;
     let mut violations = outcome.violations.clone();
@@ -88,7 +89,7 @@ fn explain(plan: Plan, outcome: &Outcome) -> String {
     )
 }
 
-/// The steps of a plan that concern the naive controller, which handles only Memcacheds.
+/// The part of a plan for the naive controller, which handles only Memcacheds.
 fn for_control(name: Name) -> Plan {
     let mut plan = Plan::new(name);
     for round in &mut plan.rounds {
@@ -100,7 +101,8 @@ fn for_control(name: Name) -> Plan {
     plan
 }
 
-/// The naive controller converges without faults, and misses the changes that its watches lost. If it passed, the harness could not detect such faults in the host either.
+/// The naive controller converges without faults, and misses changes that the watches lost. If it
+/// passed, the harness could not detect such faults in the host either.
 #[test]
 fn the_harness_detects_the_faults_of_a_naive_controller() {
     let calm = |name| {

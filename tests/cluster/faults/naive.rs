@@ -1,8 +1,8 @@
-//! The known-bad controller: a short kube-rs `Controller` for the memcached job, with `owns` and an
-//! apply of every child in every pass.
+//! The known-bad controller: a short kube-rs `Controller` for the memcached task, with `owns`,
+//! which applies every child in every pass.
 //!
-//! It works as long as there are no faults. It must fail where watches lose deletions or go back in
-//! time; otherwise the harness detects nothing there.
+//! It works without faults. It must fail where watches lose deletions or go back in time; otherwise
+//! the harness detects nothing there.
 
 use std::{
     path::PathBuf,
@@ -26,7 +26,7 @@ use tokio::sync::oneshot;
 
 const MANAGER: &str = "naive";
 
-/// A running controller; it stops when this value is dropped.
+/// A running controller; dropping it stops the controller.
 pub(crate) struct Naive {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -45,7 +45,7 @@ impl Naive {
             let ended = runtime.block_on(async {
                 tokio::select! {
                     ended = run(kubeconfig, &writing) => ended,
-                    // Stopped, or the sender is gone.
+                    // Stopped, or the sender was dropped.
                     _ = stopped => Ok(()),
                 }
             });
@@ -68,9 +68,8 @@ impl Naive {
 
 impl Drop for Naive {
     fn drop(&mut self) {
-        // Dropping the sender stops the thread.
         self.stop = None;
-        // A panic of the thread is already in the test's output.
+        // The test's output already shows a panic in the thread.
         drop(self.thread.take().map(JoinHandle::join));
     }
 }
@@ -159,7 +158,7 @@ fn api(context: &Context, namespace: &str, child: &Value) -> Api<DynamicObject> 
     Api::namespaced_with(context.client.clone(), namespace, &kind)
 }
 
-/// The children that a parent wants, and those that it does not want.
+/// Children that a parent needs, and those that it must not have.
 fn children(parent: &DynamicObject) -> (Vec<Value>, Vec<Value>) {
     let name = parent.name_any();
     let labels = json!({ "app": name });

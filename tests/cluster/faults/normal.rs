@@ -1,4 +1,4 @@
-//! The normal form of a cluster's state: the part that two runs of one plan have in common, without
+//! The cluster state's normal form: what two runs with the same plan have in common, without
 //! generated names, versions and times.
 
 use std::collections::BTreeMap;
@@ -9,10 +9,10 @@ use serde_json::{Map, Value, json};
 
 use super::plan::{Parent, Sort};
 
-/// Objects in their normal form, by kind and name.
+/// Objects in normal form, by kind and name.
 pub(crate) type State = BTreeMap<String, Value>;
 
-/// The normal form of the parents and of the objects named after them, of these kinds.
+/// The normal form of these kinds' parents and of the objects named after them.
 pub(crate) fn state(
     user: &User,
     namespace: &str,
@@ -31,7 +31,7 @@ pub(crate) fn state(
     Ok(state)
 }
 
-/// The name of the parent at the beginning of an object's name.
+/// The parent's name, from the beginning of an object's name.
 fn parent_of(name: &str) -> Option<String> {
     let mut parts = name.split('-');
     let sort = parts.next()?;
@@ -40,7 +40,7 @@ fn parent_of(name: &str) -> Option<String> {
     is_ours.then(|| format!("{sort}-{number}"))
 }
 
-/// The part of a state that belongs to a parent, with a placeholder for its name.
+/// The part that belongs to a parent, with a placeholder for the parent's name.
 pub(crate) fn part(state: &State, parent: Parent) -> State {
     let name = parent.name();
     let objects = state.iter().filter(|(key, _)| {
@@ -55,7 +55,7 @@ pub(crate) fn part(state: &State, parent: Parent) -> State {
         .collect()
 }
 
-/// The part of a state with the name of this parent in place of the placeholder.
+/// Replaces the placeholder with this parent's name.
 pub(crate) fn named(part: &State, parent: Parent) -> State {
     let name = parent.name();
     part.iter()
@@ -63,7 +63,7 @@ pub(crate) fn named(part: &State, parent: Parent) -> State {
         .collect()
 }
 
-/// The field manager of the children of a sort of parents.
+/// Field manager for children, by sort of parent.
 const fn manager(sort: Sort) -> &'static str {
     match sort {
         Sort::Cache => "innkeeper:memcached",
@@ -107,8 +107,7 @@ fn child(object: &Value, parent: &str, form: &mut Value) {
         Some("plain") => Sort::Plain,
         _ => Sort::Farewell,
     };
-    // The naive controller has another manager: then the object has no fields of the host's
-    // manager.
+    // The naive controller uses another manager; then the host's manager owns no fields.
     let mut held = owned(object, manager(sort), None).unwrap_or_default();
     if let Some(metadata) = held.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("ownerReferences");
@@ -125,11 +124,11 @@ fn child(object: &Value, parent: &str, form: &mut Value) {
     form["spec"] = spec;
 }
 
-/// The annotations without those that differ between runs.
+/// Annotations, except those that differ between runs.
 fn annotations(all: &Value) -> Value {
     let all = all.as_object().into_iter().flatten();
     let kept = all.filter(|(name, _)| {
-        // Hashes over the names of the run, among other things.
+        // These include hashes over names that belong to one run.
         !["innkeeper.dev/applied", "innkeeper-sdk/template-hash"].contains(&name.as_str())
             && !name.starts_with("deployment.kubernetes.io/")
     });
@@ -139,8 +138,8 @@ fn annotations(all: &Value) -> Value {
     Value::Object(kept)
 }
 
-/// The status and reason of each condition, and a flag that is true if it is about the current
-/// generation. Without those that a failed parent keeps as False, which say the same as none.
+/// Status and reason for each condition, and whether it is about the current generation. Omits
+/// conditions that an earlier failure left as False, which mean the same as none.
 fn conditions(parent: &Value) -> Value {
     let all = parent["status"]["conditions"].as_array();
     let kept = |condition: &&Value| {
@@ -156,7 +155,7 @@ fn conditions(parent: &Value) -> Value {
     Value::Object(all.collect())
 }
 
-/// The differences of two states in short lines.
+/// The differences between two states, in short lines.
 pub(crate) fn differences(wanted: &State, found: &State) -> Vec<String> {
     let mut all = Vec::new();
     for (key, form) in wanted {
@@ -173,7 +172,7 @@ pub(crate) fn differences(wanted: &State, found: &State) -> Vec<String> {
     all
 }
 
-/// The first place where two values differ.
+/// The first difference between two values.
 fn first(wanted: &Value, found: &Value) -> String {
     if let (Some(a), Some(b)) = (wanted.as_object(), found.as_object()) {
         let names = a.keys().chain(b.keys());

@@ -1,5 +1,5 @@
-//! The oracles that judge a plan: the audit logs of the API servers, the requests that the relay
-//! saw, and the process. None of them relies on the host's own view.
+//! Oracles that judge a plan: the API servers' audit logs, the requests that the relay saw, and the
+//! process. None relies on the host's own view.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,31 +20,30 @@ use crate::relay::{
     rules::{Action, is_write},
 };
 
-/// Limit for the resident memory of the host, under every fault.
+/// Limit for the host's resident memory, under every fault.
 const RESIDENT_KIB_MAX: u64 = 512 * 1024;
 
-/// Limit for the threads of the host: the pools of the engine and of the runtime, and a few more.
+/// Limit for the host's threads: the engine's and runtime's pools, and a few more.
 const THREADS_MAX: u64 = 64;
 
 /// Limit for equal requests within a second; a client that backs off stays well below.
 const SAME_PER_SECOND_MAX: usize = 25;
 
-/// The time for which a pass that began before the deletion of its parent may continue to create
-/// children.
+/// How long a pass that began before the parent's deletion may continue to create children.
 const UNDER_WAY: SignedDuration = SignedDuration::from_secs(2);
 
-/// The record of a plan's steps that bounds the host's writes.
+/// What a plan's steps allow the host to write.
 #[derive(Debug, Default)]
 pub(super) struct Evidence {
-    /// The UIDs of all parents so far.
+    /// UIDs of all parents so far.
     pub(super) uids: BTreeSet<String>,
-    /// The deletion times of parents, by UID.
+    /// When parents were deleted, by UID.
     pub(super) deleted: BTreeMap<String, Timestamp>,
-    /// The number of applies of each parent.
+    /// How often each parent was applied.
     puts: BTreeMap<Parent, usize>,
-    /// The number of foreign edits of each parent's children.
+    /// Foreign edits to each parent's children.
     foreign_edits: BTreeMap<Parent, usize>,
-    /// All desired states of each parent.
+    /// All desired states per parent.
     desired_parents: BTreeMap<Parent, Vec<Desired>>,
     restores: usize,
     /// True if a fault may have hidden changes from the host.
@@ -67,7 +66,7 @@ impl Evidence {
             | Step::CloseConnections(..)
             | Step::RefuseConnections
             | Step::Server(_) => self.is_blind = true,
-            // The step inside `KillAt` is recorded when it is executed.
+            // The inner step is recorded when it is executed.
             Step::KillAt(..) | Step::Restart(_) | Step::Starve(..) | Step::Freeze => {
                 self.is_blind = true;
             }
@@ -83,7 +82,7 @@ impl Evidence {
             .push(desired);
     }
 
-    /// The parent of a child, and true if every desired state of the parent has that child.
+    /// The child's parent, and true if every desired state of that parent includes the child.
     fn owner(&self, resource: &str, name: &str) -> Option<(Parent, bool)> {
         let is_it = |child: &Child| child.resource == resource && child.name == name;
         self.desired_parents
@@ -97,31 +96,31 @@ impl Evidence {
     }
 }
 
-/// All writes of all clients, in their order.
+/// All clients' writes, in order.
 fn everywhere(run: &Run<'_>, marks: [usize; 2]) -> Result<Vec<Write>> {
     let [first, second] = run.cluster.audits();
     let mut writes = first.since(marks[0])?;
-    // The second API server is not always there.
+    // The second API server may be missing.
     writes.extend(second.since(marks[1]).unwrap_or_default());
     writes.sort_by_key(|write| write.received);
     Ok(writes)
 }
 
-/// All writes of all clients in the namespace of a plan, in their order.
+/// All clients' writes in a plan's namespace, in order.
 fn all(run: &Run<'_>, marks: [usize; 2]) -> Result<Vec<Write>> {
     let mut writes = everywhere(run, marks)?;
     writes.retain(|write| write.namespace == run.namespace);
     Ok(writes)
 }
 
-/// The host's writes in the namespace of a plan.
+/// The host's writes in a plan's namespace.
 pub(super) fn writes(run: &Run<'_>, marks: [usize; 2]) -> Result<Vec<Write>> {
     let mut writes = all(run, marks)?;
     writes.retain(Write::is_by_host);
     Ok(writes)
 }
 
-/// The violations of the host.
+/// The host's violations.
 pub(super) fn judge(run: &mut Run<'_>, marks: [usize; 2]) -> Result<Vec<String>> {
     let writes = all(run, marks)?;
     let mut found = counts(&run.evidence, &writes);
@@ -205,7 +204,7 @@ fn counts(evidence: &Evidence, writes: &[Write]) -> Vec<String> {
     found
 }
 
-/// O-own: every write is to a child of a parent of the plan, and is bound to it by UID.
+/// O-own: every write goes to a child of a parent in the plan, and is bound to it by UID.
 fn owners(evidence: &Evidence, writes: &[Write]) -> Vec<String> {
     let by_host = writes
         .iter()
@@ -241,7 +240,7 @@ fn order(evidence: &Evidence, writes: &[Write]) -> Vec<String> {
         .iter()
         .filter(|write| write.is_by_host() && is_child(write) && write.code == 201);
     let late = made.filter(|write| {
-        // The children of `farewell` may be created while the parent is being deleted.
+        // `farewell` may create children while the parent is being deleted.
         let owner = write.body["metadata"]["ownerReferences"][0]["uid"].as_str();
         let since = owner.and_then(|owner| evidence.deleted.get(owner));
         !write.name.starts_with("farewell")
@@ -280,7 +279,7 @@ fn lead(writes: &[Write]) -> Vec<String> {
         .collect()
 }
 
-/// O-live: a repeated request waits in between, and at least as long as the answer before demands.
+/// O-live: a repeated request waits first, at least as long as the previous answer demands.
 fn pace(seen: &[Seen]) -> Vec<String> {
     let mut found = BTreeSet::new();
     let mut by_line: BTreeMap<&str, Vec<&Seen>> = BTreeMap::new();
@@ -296,8 +295,8 @@ fn pace(seen: &[Seen]) -> Vec<String> {
                 .count()
         };
         let most = requests.iter().map(|request| within(request.at)).max();
-        // Creates share one path, because the name is in the body or generated by the API server:
-        // the events of a crowd do.
+        // Creates share one path, because the name is in the body or the API server generates it,
+        // as for a crowd's events.
         let is_same = !line.starts_with("POST ");
         if is_same && most.is_some_and(|most| most > SAME_PER_SECOND_MAX) {
             found.insert(format!("O-live: {most:?} times within a second: {line}"));
@@ -322,7 +321,7 @@ fn pace(seen: &[Seen]) -> Vec<String> {
     found.into_iter().collect()
 }
 
-/// O-proc: the process stays within its limits.
+/// O-proc: the process stays within the limits.
 fn process(pid: i32) -> Result<Vec<String>> {
     let path = format!("/proc/{pid}/status");
     let status = fs::read_to_string(&path).with_context(|| format!("failed to read {path}"))?;
@@ -343,8 +342,7 @@ fn process(pid: i32) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// O-proc: the host does not panic. A panic of a guest has another form in the log and is no
-/// violation.
+/// O-proc: the host does not panic. A guest's panic looks different in the log and is no violation.
 pub(super) fn check_log(log: &str) -> Result<()> {
     let is_panic = |line: &&str| line.starts_with("thread '") && line.contains("panicked at");
     let panic = log.lines().find(is_panic);

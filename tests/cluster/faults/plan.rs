@@ -1,7 +1,7 @@
-//! A plan of faults as data: the actions of users, other clients, the network and the servers while
-//! a host works, and the desired final state.
+//! A fault plan as data: what users, other clients, the network and the servers do while a host
+//! works, and the desired final state.
 //!
-//! Pure: a row of the fault matrix and a seed always give the same plan.
+//! Pure: the same row and seed always give the same plan.
 
 use std::{
     collections::BTreeMap,
@@ -19,18 +19,18 @@ use crate::relay::{
     rules::{Action, End, On, Rule},
 };
 
-/// The rows of the fault matrix.
+/// Rows in the fault matrix.
 pub(crate) const ROWS: [u8; 20] = [
     1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20,
 ];
 
-/// A pseudo limit of a host: it starts without compiled plugins and has to compile them.
+/// A pseudo limit: the host starts without compiled plugins and has to compile them.
 pub(crate) const FRESH: &str = "fresh";
 
 /// The row in which two hosts compete for a lease.
 pub(crate) const LEADER_ROW: u8 = 15;
 
-/// The steps of a plan, in rounds that do not depend on each other.
+/// A plan's steps, in rounds that do not depend on each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) name: Name,
@@ -38,7 +38,7 @@ pub(crate) struct Plan {
     pub(crate) rounds: Vec<Vec<Step>>,
 }
 
-/// The identity of a plan: `F7:12`, or `F7:12-2-4` without its rounds 2 and 4.
+/// Identifies a plan: `F7:12`, or `F7:12-2-4` without rounds 2 and 4.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Name {
     pub(crate) row: u8,
@@ -86,7 +86,7 @@ impl FromStr for Name {
 }
 
 impl Plan {
-    /// Makes the plan of a name.
+    /// Builds the plan with this name.
     pub(crate) fn new(name: Name) -> Self {
         let mut rng = Rng::with_seed(name.seed.wrapping_mul(31).wrapping_add(name.row.into()));
         let all = rounds::rounds(name.row, name.seed, &mut rng);
@@ -100,7 +100,7 @@ impl Plan {
         }
     }
 
-    /// The plans that lack one more round than this one, to find the smallest plan that fails.
+    /// Plans with one round less than this one, to find the smallest plan that fails.
     pub(crate) fn smaller(&self) -> Vec<Self> {
         let all = self.rounds.len() + self.name.dropped.len();
         let droppable = (1..all).filter(|round| !self.name.dropped.contains(round));
@@ -117,14 +117,13 @@ impl Plan {
         self.rounds.iter().flatten()
     }
 
-    /// Time limit for convergence after a fault has ended. A silent connection is found only when
-    /// its watch should have ended, a crowd takes its time, and everything else needs one back-off.
-    /// A watch that is cut within the same event again and again backs off for up to 30 s each
-    /// time.
+    /// Time limit for convergence after a fault has ended. A silent connection is noticed only when
+    /// the watch should have ended, a crowd takes long, and everything else needs one backoff. A
+    /// watch that is repeatedly cut within the same event backs off for up to 30 s each time.
     ///
-    /// After a server has gone, the controllers of the cluster must find it again as well, because
-    /// the plan compares their work together with that of the host: client-go gives up a silent
-    /// connection after 45 s and backs off for up to 30 s.
+    /// After a server was down, the cluster's controllers must reconnect, too, because the plan
+    /// compares their work together with the host's: client-go gives up a silent connection after
+    /// 45 s and backs off for up to 30 s.
     pub(crate) fn patience(&self) -> Duration {
         let of_step = |step: &Step| match step {
             Step::Rule(rule) => match rule.action {
@@ -155,7 +154,7 @@ impl Display for Plan {
     }
 }
 
-/// One step of a plan.
+/// A step in a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// A user applies a parent with this desired state.
@@ -164,22 +163,22 @@ pub(crate) enum Step {
     Crowd(u16),
     /// A user deletes a parent.
     Delete(Parent, Propagation),
-    /// A client deletes the children that a deleted parent has left.
+    /// A client deletes the children that a deleted parent left behind.
     Sweep(Parent),
-    /// A client edits the first child of a parent.
+    /// A client edits a parent's first child.
     EditChild(Parent, ForeignEdit),
     /// A client creates an object under the name of a parent's first child, before the parent
     /// exists.
     OccupyName(Parent),
     /// That object is deleted, and must be unchanged.
     FreeName(Parent),
-    /// A guest misbehaves for a parent, in a way that the parent's spec names.
+    /// A guest misbehaves for a parent, as the parent's spec says.
     Misbehave(Parent, &'static str),
-    /// The cluster refuses writes of a plural in the namespace.
+    /// The cluster refuses writes to a plural in the namespace.
     Deny(Refusal, &'static str),
     /// The cluster accepts them again.
     Allow,
-    /// An administrator deletes the CRD of plain parents.
+    /// An administrator deletes the plain parents' CRD.
     DeleteCrd,
     /// An administrator applies that CRD again.
     ApplyCrd,
@@ -191,42 +190,41 @@ pub(crate) enum Step {
     RefuseConnections,
     /// The network works again.
     ClearRules,
-    /// A command to the control plane.
+    /// Runs a command on the control plane.
     Server(&'static [&'static str]),
-    /// The state of the cluster is saved, together with the desired state.
+    /// Saves the cluster state together with the desired state.
     Snapshot,
-    /// The saved state is restored.
+    /// Restores the saved state.
     Restore,
-    /// Another client writes this many objects, and then edits all objects of the plan, so that
-    /// every watch has an event with the new version.
+    /// Another client writes this many objects, and then edits all objects in the plan, so every
+    /// watch has an event with the new version.
     AdvanceVersions(u32),
-    /// The host is killed at its write of this number from now on, and restarted; the step makes it
+    /// Kills the host at this write, counted from now, and restarts it; the inner step makes it
     /// write.
     KillAt(Moment, usize, Box<Self>),
-    /// The host is killed and restarted with limits in the syntax of `prlimit`, possibly with
-    /// [`FRESH`]; an empty list means none. A host with limits may be unable to work and end with
-    /// an error.
+    /// Kills the host and restarts it with limits in `prlimit` syntax, possibly with [`FRESH`]; an
+    /// empty list means none. Limits may keep the host from working or make it exit with an error.
     Restart(&'static [&'static str]),
-    /// A second host, with a working network, stands by. From now on the first one may end.
+    /// Starts a second host with a working network as a standby. From now on the first one may
+    /// exit.
     Standby,
-    /// The host is stopped, as on a suspended machine.
+    /// Stops the host, as on a suspended machine.
     Freeze,
-    /// The host continues.
+    /// Continues the host.
     Thaw,
     /// A client edits the lease.
     Tamper(Tampering),
-    /// The host gets the processor for this share of the time, in percent, for this many
-    /// milliseconds.
+    /// Gives the host this share of the processor time, in percent, for this many milliseconds.
     Starve(u8, u64),
-    /// This many milliseconds pass.
+    /// Waits this many milliseconds.
     Sleep(u64),
-    /// The condition `Synced` of a parent soon has this status and reason.
+    /// A parent's `Synced` condition soon has this status and reason.
     AwaitSynced(Parent, &'static str, &'static str),
-    /// The cluster soon is in the desired state.
+    /// The cluster soon reaches the desired state.
     Converge,
 }
 
-/// The way in which the cluster refuses requests that it would otherwise accept.
+/// How the cluster refuses requests that it would otherwise accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// By an admission policy.
@@ -237,43 +235,43 @@ pub(crate) enum Refusal {
     Webhook,
 }
 
-/// A foreign edit of the lease.
+/// A foreign edit to the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tampering {
-    /// Its renewal time is shifted by this many seconds.
+    /// Shifts the renewal time by this many seconds.
     Skew(i64),
-    /// It is deleted.
+    /// Deletes the lease.
     Remove,
-    /// It is given to a holder that will not renew it.
+    /// Gives the lease to a holder that will not renew it.
     Give,
 }
 
-/// A parent of a plan.
+/// A parent in a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Parent {
     pub(crate) sort: Sort,
     pub(crate) number: u16,
 }
 
-/// The guest of a parent.
+/// A parent's guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Sort {
     /// `memcached`: a Deployment, a Service, and with `extra` a disruption budget.
     Cache,
     /// `unruly`: two ConfigMaps, and without `extra` none.
     Plain,
-    /// `farewell`: a ConfigMap, and another one while the parent goes.
+    /// `farewell`: a ConfigMap, and another one while the parent is being deleted.
     Farewell,
 }
 
-/// The desired state of a parent; fields that its sort does not have are ignored.
+/// A parent's desired state; ignores fields that this sort of parent lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Desired {
     pub(crate) size: u8,
     pub(crate) extra: bool,
 }
 
-/// The treatment of the children of a deleted parent.
+/// How a deletion treats the parent's children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Propagation {
     Background,
@@ -281,7 +279,7 @@ pub(crate) enum Propagation {
     Orphan,
 }
 
-/// A foreign edit of a child.
+/// A foreign edit to a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ForeignEdit {
     /// Deletes it.
@@ -296,13 +294,13 @@ pub(crate) enum ForeignEdit {
     Relabel,
     /// Removes the host's label and puts it back.
     Flip,
-    /// Removes the record of field owners from the API server.
+    /// Removes the managed fields.
     Forget,
     /// Removes the owner reference.
     Disown,
-    /// Makes it the child of another object, which does not exist.
+    /// Makes it the child of another, nonexistent object.
     Reown,
-    /// Deletes it, and creates an object of its name for a moment.
+    /// Deletes it, and briefly creates an object with the same name.
     Blink,
 }
 
@@ -311,12 +309,12 @@ pub(crate) enum ForeignEdit {
 pub(crate) struct Child {
     pub(crate) api_version: &'static str,
     pub(crate) kind: &'static str,
-    /// The plural as the audit log writes it.
+    /// The plural, as in the audit log.
     pub(crate) resource: &'static str,
     pub(crate) name: String,
 }
 
-/// The kinds of the parents, and then those of the children.
+/// The parents' kinds, followed by the children's.
 pub(crate) const KINDS: [(&str, &str); 7] = [
     ("cache.example.com/v1", "Memcached"),
     ("test.innkeeper.dev/v1", "Unruly"),
@@ -357,7 +355,7 @@ impl Parent {
             spec["highAvailability"] =
                 json!({ "podDisruptionBudget": { "enabled": true, "maxUnavailable": 1 } });
         }
-        // Characters of three bytes, so that a cut watch is likely to end within one.
+        // Three-byte characters, so that a cut watch is likely to end inside one.
         let annotations = json!({ "test.example/text": "\u{2603}".repeat(300) });
         json!({
             "apiVersion": api_version, "kind": kind,
@@ -404,7 +402,7 @@ impl Parent {
     }
 }
 
-/// The desired states of all parents, as the plan proceeds.
+/// All parents' desired states, as the plan proceeds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DesiredParents {
     pub(crate) now: BTreeMap<Parent, Desired>,
@@ -412,7 +410,7 @@ pub(crate) struct DesiredParents {
 }
 
 impl DesiredParents {
-    /// Applies the effect of a step.
+    /// Applies a step's effect.
     pub(crate) fn take(&mut self, step: &Step) {
         match step {
             Step::Put(parent, desired) => {
@@ -431,7 +429,7 @@ impl DesiredParents {
     }
 }
 
-/// This many Memcacheds, with numbers that no other parent has.
+/// Returns this many Memcacheds, with numbers that are not used elsewhere.
 pub(crate) fn crowd(count: u16) -> impl Iterator<Item = (Parent, Desired)> {
     let desired = Desired {
         size: 1,

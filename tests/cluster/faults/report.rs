@@ -1,5 +1,4 @@
-//! The results of the plans in `target/fault-report.txt`: each plan with its violations, and a
-//! table of the rows.
+//! Plan results in `target/fault-report.txt`: each plan with its violations, and a summary by row.
 
 use std::{
     collections::BTreeMap,
@@ -24,8 +23,8 @@ pub(crate) struct Entry {
 
 static ENTRIES: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
 
-/// Records the result of a plan. The file is complete after every plan, so that it exists however
-/// the suite ends.
+/// Records a plan's result. Rewrites the file after every plan, so it is complete however the suite
+/// ends.
 pub(crate) fn record(entry: Entry) {
     let mut entries = ENTRIES.lock().unwrap_or_else(PoisonError::into_inner);
     entries.push(entry);

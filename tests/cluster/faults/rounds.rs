@@ -1,8 +1,6 @@
-//! The rounds of each row of the fault matrix: the rows about the network and the servers here, the
-//! others in `people`.
+//! Rounds for each row in the fault matrix: network and server rows here, the others in `people`.
 //!
-//! Pure. Every round ends without faults and in the desired state, so that any round can be left
-//! out.
+//! Pure. Every round ends without faults and in the desired state, so any round can be dropped.
 
 mod people;
 
@@ -25,7 +23,7 @@ const FAREWELL: Parent = parent(Sort::Farewell, 0);
 /// Created by rounds that need a new parent.
 const NEW: Parent = parent(Sort::Cache, 2);
 
-/// The parts of paths that select watches, reads and writes.
+/// Path fragments that select watches, reads and writes.
 const PATHS: [&str; 7] = [
     "",
     "/memcacheds",
@@ -36,10 +34,10 @@ const PATHS: [&str; 7] = [
     "/configmaps",
 ];
 
-/// The rows of the random mix: those that need no second API server and no restored cluster.
+/// Rows in the random mix: those that need no second API server and no restored cluster.
 const MIXED: [u8; 16] = [1, 2, 3, 5, 6, 7, 8, 10, 11, 12, 13, 14, 16, 17, 18, 19];
 
-/// The rounds of a plan; every eighth seed includes the ones that take minutes.
+/// A plan's rounds; every eighth seed includes the ones that take minutes.
 pub(super) fn rounds(row: u8, seed: u64, rng: &mut Rng) -> Vec<Vec<Step>> {
     let is_long = seed.is_multiple_of(8);
     let mut all = vec![vec![
@@ -104,7 +102,7 @@ const fn good() -> Desired {
     }
 }
 
-/// A user's change of one of the parents.
+/// A user's edit to one parent.
 fn edit(rng: &mut Rng) -> Step {
     let parent = one(rng, &[CACHE, OTHER_CACHE, PLAIN]);
     Step::Put(parent, desired(rng))
@@ -169,7 +167,7 @@ fn stale_server(rng: &mut Rng) -> Vec<Step> {
     }
     steps.push(Step::Converge);
     steps.push(Step::Server(&["front", "apiserver-2"]));
-    // A running host knows newer objects than it is shown; a restarted host knows none.
+    // A running host knows newer objects than the API server shows; a restarted host knows none.
     if rng.bool() {
         steps.push(Step::Restart(&[]));
     }
@@ -248,7 +246,7 @@ fn cut_watches(is_long: bool, rng: &mut Rng) -> Vec<Step> {
         end: one(rng, &[End::Close, End::Reset]),
     };
     match rng.u8(..4) {
-        // Cuts the first list of a host.
+        // Cuts a host's first list.
         0 => {
             let rule = Rule::always(on(Verb::Read, path), cut);
             let rule = Rule { times: 2, ..rule };
@@ -300,8 +298,8 @@ fn history_gone(rng: &mut Rng) -> Vec<Step> {
         code: 410,
         retry_after: None,
     };
-    // First one watch alone, while all else is calm, so that only its list can reveal the deletion.
-    // A disruption budget would also reveal it, because its status follows the Pods.
+    // First one watch alone, while everything else is calm, so that only a new list can reveal the
+    // deletion. A disruption budget would also reveal it, because budget status follows the Pods.
     let alone = Desired {
         extra: false,
         ..desired(rng)
@@ -345,7 +343,7 @@ fn restored(rng: &mut Rng) -> Vec<Step> {
         Step::Put(CACHE, desired(rng)),
         Step::EditChild(OTHER_CACHE, ForeignEdit::Remove),
         Step::Converge,
-        // Otherwise the versions after the restore would soon be as high as those before.
+        // Otherwise versions after the restore would soon be as high as before.
         Step::AdvanceVersions(600),
         Step::Restore,
         Step::Put(OTHER_CACHE, desired(rng)),
@@ -423,8 +421,8 @@ fn overload(rng: &mut Rng) -> Vec<Step> {
     steps
 }
 
-/// The network of the lease holder fails, its process stops, or a client edits the lease. The
-/// standby host is not affected.
+/// The lease holder's network fails, the process stops, or a client edits the lease. The standby
+/// host is not affected.
 fn leader(rng: &mut Rng) -> Vec<Step> {
     let hold = |path| Step::Rule(Rule::always(on(Verb::Any, path), Action::Hold));
     let fault = match rng.u8(..8) {

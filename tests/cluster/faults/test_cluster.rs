@@ -1,7 +1,7 @@
-//! The clusters in which plans run: a control plane with a relay before it, and the reference
-//! states of parents without faults.
+//! Clusters for plans: a control plane behind a relay, and the reference states for parents without
+//! faults.
 //!
-//! A suite has as many clusters as plans run at the same time; a plan never shares its cluster.
+//! A suite starts as many clusters as there are concurrent plans; plans never share a cluster.
 
 use std::{
     collections::BTreeMap,
@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{relay::Relay, stage::Stage};
 
-/// The CRDs of the parents.
+/// The parents' CRDs.
 const CRDS: [&str; 3] = [
     "memcacheds.cache.example.com",
     "unrulies.test.innkeeper.dev",
@@ -81,14 +81,13 @@ impl RunningController {
     }
 }
 
-/// A cluster for plans.
 pub(crate) struct TestCluster {
     pub(crate) stage: Stage,
     pub(crate) relay: Relay,
     references: Mutex<BTreeMap<Subject, References>>,
 }
 
-/// The objects of a converged parent, by desired state.
+/// The objects for a converged parent, by desired state.
 type References = BTreeMap<(Sort, Desired), State>;
 
 impl TestCluster {
@@ -117,13 +116,13 @@ impl TestCluster {
         self.stage.plane.user()
     }
 
-    /// The audit logs of both API servers.
+    /// Both API servers' audit logs.
     pub(crate) fn audits(&self) -> [Audit; 2] {
         let second = self.stage.plane.directory().join("log/apiserver-2.audit");
         [self.stage.plane.audit(), Audit::open(second)]
     }
 
-    /// The state of the cluster once all parents are in their desired state.
+    /// The cluster state once all parents are in the desired state.
     pub(crate) fn wanted(
         &self,
         subject: Subject,
@@ -140,8 +139,7 @@ impl TestCluster {
         wanted.collect()
     }
 
-    /// Deletes the parents of a finished plan; the controller of the next plan removes their
-    /// finalizers.
+    /// Deletes a finished plan's parents; the next plan's controller removes the finalizers.
     pub(crate) fn leave(&self, namespace: &str, parents: impl Iterator<Item = Parent>) {
         for parent in parents {
             let (api_version, kind) = parent.kind();
@@ -197,7 +195,7 @@ impl TestCluster {
     }
 }
 
-/// A desired state without the fields that its sort ignores.
+/// The desired state without the fields that this sort of parent ignores.
 fn plain(sort: Sort, desired: Desired) -> Desired {
     match sort {
         Sort::Cache => desired,
@@ -209,11 +207,11 @@ fn plain(sort: Sort, desired: Desired) -> Desired {
     }
 }
 
-/// Every desired state, each with a parent of its own.
+/// Every desired state, each with a separate parent.
 fn every(subject: Subject) -> impl Iterator<Item = (Parent, Desired)> {
     let sorts = match subject {
         Subject::Host => &[Sort::Cache, Sort::Plain, Sort::Farewell][..],
-        // The only job of the naive controller.
+        // The naive controller handles only this sort.
         Subject::Naive => &[Sort::Cache][..],
     };
     let mut all: Vec<(Sort, Desired)> = Vec::new();
@@ -233,13 +231,13 @@ fn every(subject: Subject) -> impl Iterator<Item = (Parent, Desired)> {
     })
 }
 
-/// The clusters that no plan uses.
+/// Clusters that are not in use.
 fn free() -> &'static Mutex<Vec<TestCluster>> {
     static FREE: OnceLock<Mutex<Vec<TestCluster>>> = OnceLock::new();
     FREE.get_or_init(Mutex::default)
 }
 
-/// A cluster for one plan; it returns to the pool when this value is dropped.
+/// A cluster for one plan; returned to the pool on drop.
 pub(crate) struct PooledCluster(Option<TestCluster>);
 
 impl PooledCluster {
@@ -260,7 +258,7 @@ impl Deref for PooledCluster {
 
 impl Drop for PooledCluster {
     fn drop(&mut self) {
-        // After a panic the state of the cluster is unknown, so it is not reused.
+        // After a panic the cluster's state is unknown, so it is not reused.
         if let Some(cluster) = self.0.take()
             && !std::thread::panicking()
         {

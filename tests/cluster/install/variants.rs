@@ -1,4 +1,4 @@
-//! The variants of a Plugin in `examples/plugins/variants`, on a cluster with the chart.
+//! Plugin variants in `examples/plugins/variants`, on a cluster with the chart.
 
 use std::{fs, process::Command};
 
@@ -21,16 +21,16 @@ use crate::{
     web::Web,
 };
 
-/// The digest in the examples.
+/// The examples' digest.
 const NO_DIGEST: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
 
-/// The variants of the Plugin memcached; the cluster and the servers that they name.
+/// Variants of the memcached Plugin, with the cluster and the servers that they name.
 struct Variants {
     site: Site,
     pod: Pod,
     registry: Registry,
     web: Web,
-    /// The digest of the component in the registry, and that of the one on the web server.
+    /// Digests of the component in the registry and of the one on the web server.
     digest: String,
     other_digest: String,
 }
@@ -48,11 +48,14 @@ impl Variants {
         for object in manifest::load("examples/plugins/memcached.yaml").unwrap() {
             site.stage.apply_new("", &object);
         }
-        let component = path_from_env("INNKEEPER_GUESTS").unwrap();
-        let component = component.join("memcached.wasm");
+        let component = path_from_env("INNKEEPER_GUESTS")
+            .unwrap()
+            .join("memcached.wasm");
         let file = component.to_str().unwrap();
-        let mut gzip = Command::new("gzip");
-        let packed = gzip.args(["--best", "--stdout", file]).output().unwrap();
+        let packed = Command::new("gzip")
+            .args(["--best", "--stdout", file])
+            .output()
+            .unwrap();
         let packed = STANDARD.encode(packed.stdout);
         let config_map = json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "memcached"},
@@ -63,8 +66,9 @@ impl Variants {
         let registry = Registry::start().unwrap();
         let cache = CacheDirectory::warm();
         let cache = cache.path().to_str().unwrap();
-        let client = Client::innkeeper().unwrap();
-        let client = client.with("INNKEEPER_CACHE_DIR", cache);
+        let client = Client::innkeeper()
+            .unwrap()
+            .with("INNKEEPER_CACHE_DIR", cache);
         let reference = format!("{}/plugins/memcached", registry.address());
         let run = |command: &[&str], tag: &str, more: &[&str]| {
             let reference = format!("{reference}:{tag}");
@@ -115,8 +119,13 @@ impl Variants {
             self.site.stage.apply_new("", &object);
         }
         eventually(&format!("{name} is served"), || {
-            let plugin = self.site.plane().user().get(PLUGIN, "memcached").unwrap();
-            let plugin = plugin.unwrap_or_default();
+            let plugin = self
+                .site
+                .plane()
+                .user()
+                .get(PLUGIN, "memcached")
+                .unwrap()
+                .unwrap_or_default();
             let is_seen =
                 plugin["status"]["observedGeneration"] == plugin["metadata"]["generation"];
             if is_seen && condition_status(&plugin, "Ready") == "True" {
@@ -130,10 +139,11 @@ impl Variants {
         });
     }
 
-    /// Changes the parent, and waits until the change has arrived.
+    /// Changes the parent, and waits until the host has applied the change.
     #[track_caller]
     fn check_reconciles(&self, processes: u32) {
-        let (site, parent) = (&self.site, PARENTS[0]);
+        let site = &self.site;
+        let parent = PARENTS[0];
         site.stage.merge(
             &site.namespace,
             parent,
@@ -144,7 +154,7 @@ impl Variants {
     }
 }
 
-/// Each variant of a Plugin in `examples/plugins/variants`, one after another.
+/// Each variant in `examples/plugins/variants`, one after another.
 #[test]
 fn every_variant_of_a_plugin_serves_with_the_roles_of_the_chart() {
     let variants = Variants::new();

@@ -1,4 +1,5 @@
-//! Small proxies on loopback: HTTP CONNECT, the same over TLS, and SOCKS 5, each with or without a user.
+//! Small loopback proxies: HTTP CONNECT, the same over TLS, and SOCKS 5, each with or without a
+//! user.
 
 use std::{
     io::{self, BufRead as _, BufReader, Read, Write},
@@ -14,12 +15,12 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use rustls::{ServerConfig, ServerConnection, StreamOwned, pki_types::PrivateKeyDer};
 
-/// The user of a proxy that requires one, as a URL and as texts.
+/// User for a proxy that requires one, as a URL and as texts.
 pub(super) const USER: &str = "ann:p%40ss";
 const NAME: &str = "ann";
 const PASSWORD: &str = "p@ss";
 
-/// The time for which a direction of a tunnel waits for bytes.
+/// How long a tunnel direction waits for bytes.
 const TURN: Duration = Duration::from_millis(5);
 
 #[derive(Clone)]
@@ -29,7 +30,7 @@ pub(super) enum Kind {
     Socks,
 }
 
-/// A proxy, which serves until the end of the tests.
+/// A proxy, which serves until the tests end.
 pub(super) struct Proxy {
     address: SocketAddr,
     scheme: &'static str,
@@ -63,7 +64,7 @@ impl Proxy {
         }
     }
 
-    /// Returns the address, with a user if there is one.
+    /// Returns the address, with a user unless it is empty.
     pub(super) fn url(&self, user: &str) -> String {
         let at = if user.is_empty() { "" } else { "@" };
         format!("{}://{user}{at}{}", self.scheme, self.address)
@@ -75,7 +76,7 @@ impl Proxy {
     }
 }
 
-/// Returns the configuration of a proxy with a certificate of its own.
+/// Returns TLS settings for a proxy, with a self-signed certificate.
 pub(super) fn tls() -> Arc<ServerConfig> {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
@@ -120,7 +121,7 @@ fn serve(
     }
 }
 
-/// Answers a CONNECT request, and returns the connection to its target.
+/// Answers a CONNECT request, and returns the connection to the target.
 fn connect<S: Read + Write>(client: &mut S, requires_user: bool) -> io::Result<TcpStream> {
     let mut lines = Vec::new();
     // One byte at a time: what follows belongs to the tunnel.
@@ -217,7 +218,7 @@ fn relay<S: Read + Write>(
     }
 }
 
-/// Returns the number of bytes of a turn; none if there are none yet.
+/// Returns how many bytes a turn read, or none if there are none yet.
 fn turn(read: io::Result<usize>) -> io::Result<Option<usize>> {
     match read {
         Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),

@@ -172,8 +172,8 @@ pub(super) fn scarcity(rng: &mut Rng) -> Vec<Step> {
             Step::Restart(&[]),
             Step::Converge,
         ],
-        // The compiled component exceeds the limit: the host has nothing to serve, and ends with an
-        // error.
+        // The compiled component exceeds the limit, so the host has nothing to serve and exits with
+        // an error.
         1 => vec![
             Step::Restart(&[FRESH, "--fsize=65536:65536"]),
             Step::Put(NEW, desired(rng)),
