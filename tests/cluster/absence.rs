@@ -163,8 +163,11 @@ fn a_null_takes_a_defaulted_field_away_and_is_written_once() {
     let repeated: Vec<String> = lines(&writes).into_iter().filter(is_child).collect();
     assert_eq!(repeated, Vec::<String>::new(), "{}", host.log().unwrap());
     for row in &rows {
-        let child = stage.get(&namespace, (row.api_version, row.kind, row.name));
-        let part = child.pointer(row.part).cloned().unwrap_or_default();
+        let part = stage
+            .get(&namespace, (row.api_version, row.kind, row.name))
+            .pointer(row.part)
+            .cloned()
+            .unwrap_or_default();
         assert_eq!(part, row.expected, "{}", row.name);
         let parent = stage.get(&namespace, (API, "Mirror", row.name));
         assert!(is_applied(&parent), "{}: {:#}", row.name, parent["status"]);

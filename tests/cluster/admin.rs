@@ -163,9 +163,12 @@ fn process_is_measured(metrics: &str) {
         "process_max_fds",
         "process_start_time_seconds",
     ] {
-        let mut lines = metrics.lines();
-        let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        let value: f64 = value.expect(name).parse().unwrap();
+        let value: f64 = metrics
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
+            .expect(name)
+            .parse()
+            .unwrap();
         assert!(value > 0.0, "{name} {value}");
     }
 }

@@ -196,9 +196,10 @@ fn definition(stage: &Stage, name: &str) -> Value {
 }
 
 fn crd_writes(stage: &Stage, mark: usize) -> Vec<String> {
-    let mut writes = lines(&stage.writes_since(mark));
-    writes.retain(|line| line.contains("customresourcedefinitions"));
-    writes
+    lines(&stage.writes_since(mark))
+        .into_iter()
+        .filter(|line| line.contains("customresourcedefinitions"))
+        .collect()
 }
 
 #[test]

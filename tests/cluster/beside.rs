@@ -27,7 +27,7 @@ fn host(stage: &Stage, arguments: &[&str]) -> Host {
     let mut options = stage.options.clone();
     options
         .arguments
-        .extend(arguments.iter().map(|it| (*it).to_owned()));
+        .extend(arguments.iter().map(|argument| (*argument).to_owned()));
     Host::start(&stage.plane.kubeconfig(), &options).unwrap()
 }
 
@@ -40,8 +40,11 @@ fn holder(stage: &Stage, name: &str, namespaces: &[&str]) -> Host {
 
 /// Returns the writes by hosts without an identity, which have no lease.
 fn writes_without_lease(stage: &Stage, mark: usize) -> Vec<String> {
-    let mut writes: Vec<Write> = stage.writes_since(mark);
-    writes.retain(|write| !write.user_agent.contains('('));
+    let writes: Vec<Write> = stage
+        .writes_since(mark)
+        .into_iter()
+        .filter(|write| !write.user_agent.contains('('))
+        .collect();
     lines(&writes)
 }
 
@@ -65,7 +68,7 @@ fn a_host_without_a_lease_does_not_start_beside_a_holder() {
     let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
     let one = stage.namespace("one");
     let other = stage.namespace("other");
-    let mut held = holder(&stage, "of-another-name", &["--namespaces", &one]);
+    let mut first = holder(&stage, "of-another-name", &["--namespaces", &one]);
     for scope in [&[][..], &["--namespaces", &one]] {
         let mark = stage.mark();
         let arguments = [&["--leader-elect=false"], scope].concat();
@@ -93,7 +96,7 @@ fn a_host_without_a_lease_does_not_start_beside_a_holder() {
     stage.wait(&apart, &other, target("apart"), is_applied);
     Stage::stop(apart);
 
-    held.process().kill().unwrap();
+    first.process().kill().unwrap();
     let after = host(&stage, &["--leader-elect=false"]);
     stage.apply(&one, &parent("after"));
     stage.wait(&after, &one, target("after"), is_applied);

@@ -40,8 +40,8 @@ fn metric(host: &Host, name: &str, labels: &str) -> u64 {
     let metrics = scrape(&admin::address(host));
     let values = metrics.lines().filter_map(|line| {
         let (series, value) = line.split_once("} ")?;
-        let is_of = series.starts_with(&format!("{name}{{")) && series.contains(labels);
-        is_of.then(|| value.parse::<f64>().ok())?
+        (series.starts_with(&format!("{name}{{")) && series.contains(labels))
+            .then(|| value.parse::<f64>().ok())?
     });
     // The sum over an empty iterator is negative zero.
     format!("{:.0}", values.sum::<f64>() + 0.0).parse().unwrap()
@@ -51,11 +51,11 @@ fn metric(host: &Host, name: &str, labels: &str) -> u64 {
 #[track_caller]
 fn wait_seen(host: &Host, number: usize) {
     eventually("the host has seen the objects", || {
-        let seen = metric(host, "innkeeper_watch_objects", r#"kind="ConfigMap""#);
-        if seen >= u64::try_from(number).unwrap() {
+        let count = metric(host, "innkeeper_watch_objects", r#"kind="ConfigMap""#);
+        if count >= u64::try_from(number).unwrap() {
             return Ok(());
         }
-        Err(format!("{seen} objects"))
+        Err(format!("{count} objects"))
     });
 }
 

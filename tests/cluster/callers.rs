@@ -49,13 +49,16 @@ pub(crate) fn token(plane: &ControlPlane, (namespace, name): (&str, &str)) -> St
 
 /// Writes a new certificate and key; returns the certificate.
 fn write_certificate(certificate: &Path, key: &Path) -> Vec<u8> {
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let certified_key = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     // In this order, the host may read a certificate before the matching key, as in any directory
     // that is not a mounted Secret.
-    replace_file(certificate, pem("CERTIFICATE", made.cert.der()).as_bytes());
-    let private = pem("PRIVATE KEY", &made.signing_key.serialize_der());
+    replace_file(
+        certificate,
+        pem("CERTIFICATE", certified_key.cert.der()).as_bytes(),
+    );
+    let private = pem("PRIVATE KEY", &certified_key.signing_key.serialize_der());
     replace_file(key, private.as_bytes());
-    made.cert.der().to_vec()
+    certified_key.cert.der().to_vec()
 }
 
 /// A host with the user's certificate, and the host's address.
@@ -402,8 +405,12 @@ fn is_bounded(site: &Site, scraper: &str) {
     assert_eq!(site.ask("/livez", None).status, 200);
     // A burst of 20, then one every 15 seconds.
     let allowed = 21 + usize::try_from(begin.elapsed().as_secs() / 15).unwrap();
-    let mut reviews = audit.all_requests_since(mark).unwrap();
-    reviews.retain(|request| request.resource.starts_with("tokenreviews"));
+    let reviews: Vec<_> = audit
+        .all_requests_since(mark)
+        .unwrap()
+        .into_iter()
+        .filter(|request| request.resource.starts_with("tokenreviews"))
+        .collect();
     assert!(!reviews.is_empty());
     assert!(reviews.len() <= allowed, "{} of {allowed}", reviews.len());
     assert!(
@@ -411,7 +418,7 @@ fn is_bounded(site: &Site, scraper: &str) {
         "{refused} {}",
         reviews.len()
     );
-    let texts: Vec<Value> = reviews.iter().map(|one| json!(one.code)).collect();
+    let texts: Vec<Value> = reviews.iter().map(|review| json!(review.code)).collect();
     assert!(texts.iter().all(|code| *code == 201), "{texts:?}");
 }
 

@@ -19,13 +19,15 @@ static SHARED: LazyLock<TempDir> = LazyLock::new(|| directory("innkeeper-compile
 /// test's host.
 static GUESTS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     let directories = ["INNKEEPER_GUESTS", "INNKEEPER_TEST_GUESTS"]
-        .map(|it| path_from_env(it).expect("the guests are built"));
-    let components = directories
+        .map(|variable| path_from_env(variable).expect("the guests are built"));
+    directories
         .iter()
-        .flat_map(|it| entries(it))
-        .filter(|it| it.extension().is_some_and(|it| it == "wasm"));
-    components
-        .map(|it| Digest::hash(&fs::read(it).expect("a guest can be read")).to_hex())
+        .flat_map(|directory| entries(directory))
+        .filter(|file| {
+            file.extension()
+                .is_some_and(|extension| extension == "wasm")
+        })
+        .map(|file| Digest::hash(&fs::read(file).expect("a guest can be read")).to_hex())
         .collect()
 });
 
@@ -52,8 +54,10 @@ impl Drop for CacheDirectory {
 }
 
 fn directory(prefix: &str) -> TempDir {
-    let directory = tempfile::Builder::new().prefix(prefix).tempdir();
-    directory.expect("a directory can be made")
+    tempfile::Builder::new()
+        .prefix(prefix)
+        .tempdir()
+        .expect("a directory can be made")
 }
 
 fn entries(directory: &Path) -> Vec<PathBuf> {
@@ -74,7 +78,7 @@ fn link(from: &Path, to: &Path) {
         // Files with other extensions hold verdicts, which depend on the host's limits.
         let is_code = file
             .extension()
-            .is_some_and(|it| it == "cwasm" || it == "sum");
+            .is_some_and(|extension| extension == "cwasm" || extension == "sum");
         let digest = name.to_string_lossy();
         let digest = digest.split('.').next().unwrap_or_default();
         if is_code && GUESTS.contains(digest) {

@@ -7,11 +7,12 @@ use serde_json::{Value, json};
 use crate::faults::{Case, UNRULY};
 
 fn condition<'a>(parent: &'a Value, kind: &str) -> &'a Value {
-    let conditions = parent["status"]["conditions"].as_array().unwrap();
-    let mut found = conditions
+    parent["status"]["conditions"]
+        .as_array()
+        .unwrap()
         .iter()
-        .filter(|condition| condition["type"] == kind);
-    found.next().unwrap()
+        .find(|condition| condition["type"] == kind)
+        .unwrap()
 }
 
 fn since(condition: &Value) -> Timestamp {

@@ -27,12 +27,12 @@ fn compete(stage: &Stage, namespace: &str) -> usize {
     let mut sets = 0;
     while begin.elapsed() < CONFLICT_DURATION {
         if replicas(stage, namespace) != 7 {
-            let wanted = json!({
+            let deployment = json!({
                 "apiVersion": DEPLOYMENT.0, "kind": DEPLOYMENT.1,
                 "metadata": {"name": DEPLOYMENT.2, "namespace": namespace},
                 "spec": {"replicas": 7},
             });
-            stage.plane.user().apply_as("scaler", &wanted).unwrap();
+            stage.plane.user().apply_as("scaler", &deployment).unwrap();
             sets += 1;
         }
     }

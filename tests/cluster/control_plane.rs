@@ -26,15 +26,14 @@ fn a_deployment_becomes_ready_and_its_writes_are_audited() {
         .unwrap();
 
     eventually("the Deployment is ready", || {
-        let found = plane
+        let deployment = plane
             .user()
-            .get(Kind::new("apps/v1", "Deployment", &namespace), "web");
-        let found = found
+            .get(Kind::new("apps/v1", "Deployment", &namespace), "web")
             .map_err(|error| error.to_string())?
             .ok_or("it does not exist")?;
-        match at(&found, "/status/readyReplicas").as_u64() {
+        match at(&deployment, "/status/readyReplicas").as_u64() {
             Some(2) => Ok(()),
-            _ => Err(found["status"].to_string()),
+            _ => Err(deployment["status"].to_string()),
         }
     });
 

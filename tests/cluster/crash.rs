@@ -139,11 +139,11 @@ fn check(guest: &str, parent: Target<'static>, moments: &[Moment]) {
     stage.settle(QUIET);
 
     let writes = stage.writes_since(mark);
-    let made = creates(&writes, &crash.namespace);
-    assert_eq!(made, creates(&writes, &reference));
-    assert!(made.values().all(|count| *count == 1), "{made:#?}");
+    let counts = creates(&writes, &crash.namespace);
+    assert_eq!(counts, creates(&writes, &reference));
+    assert!(counts.values().all(|count| *count == 1), "{counts:#?}");
     assert!(
-        crash.killed_at.len() >= moments.len() * made.len(),
+        crash.killed_at.len() >= moments.len() * counts.len(),
         "{:#?}",
         crash.killed_at
     );

@@ -111,9 +111,9 @@ const SIZES: [u32; 4] = [1, 2, 3, 4];
 fn late_watches_cause_no_additional_write() {
     let slow = DelayedHost::lock();
     let (prompt, _) = slow.grow();
-    let made = |code: &str| prompt.iter().filter(|line| line.ends_with(code)).count();
+    let count = |code: &str| prompt.iter().filter(|line| line.ends_with(code)).count();
     assert_eq!(
-        (made("201"), made("200")),
+        (count("201"), count("200")),
         (2, SIZES.len() - 1),
         "{prompt:?}"
     );
@@ -148,9 +148,12 @@ fn a_child_with_a_made_up_name_is_created_once() {
         slow.stage.merge(&namespace, UNRULY, &turn);
     }
     slow.stage.settle(QUIET);
-    let mut codes = slow.writes_since(mark, &namespace);
-    codes.retain(|write| write.resource == "configmaps");
-    let codes: Vec<u16> = codes.iter().map(|write| write.code).collect();
+    let codes: Vec<u16> = slow
+        .writes_since(mark, &namespace)
+        .iter()
+        .filter(|write| write.resource == "configmaps")
+        .map(|write| write.code)
+        .collect();
     assert_eq!(codes, [201]);
 }
 

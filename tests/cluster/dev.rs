@@ -79,8 +79,11 @@ fn dev_prints_a_fault_of_a_plugin_once_beside_the_table() {
     eventually_for(FAILS_AGAIN, "the plugin fails three times", || {
         let out = read("out");
         let errors = read("errors");
-        let is_seen = out.contains(fault) && errors.matches("guest answered").count() > 2;
-        is_seen.then_some(()).ok_or(out + &errors)
+        if out.contains(fault) && errors.matches("guest answered").count() > 2 {
+            Ok(())
+        } else {
+            Err(out + &errors)
+        }
     });
     let out = read("out");
     assert_eq!(out.matches(fault).count(), 1, "{out}");
@@ -137,10 +140,11 @@ impl Session {
         let began = Instant::now();
         eventually_for(limit, text, || {
             let out = self.file("out");
-            out.get(before..)
-                .is_some_and(|it| it.contains(text))
-                .then_some(())
-                .ok_or(out)
+            if out.get(before..).is_some_and(|rest| rest.contains(text)) {
+                Ok(())
+            } else {
+                Err(out)
+            }
         });
         began.elapsed()
     }
@@ -164,13 +168,13 @@ impl Session {
         let audit = self.project.path().join("cluster/log/apiserver.audit");
         let audit = Audit::open(audit);
         eventually_for(Duration::from_mins(1), text, || {
-            let writes = audit.by_host_since(0).map_err(|it| it.to_string())?;
+            let writes = audit.by_host_since(0).map_err(|error| error.to_string())?;
             let is_it = |write: &&Write| {
                 let is_new = write.resource == "configmaps" && write.received > saved;
                 is_new && write.body["data"].to_string().contains(text)
             };
-            let found = writes.iter().find(is_it).ok_or_else(|| self.file("out"))?;
-            Ok::<_, String>(found.answered.duration_since(saved).unsigned_abs())
+            let new_write = writes.iter().find(is_it).ok_or_else(|| self.file("out"))?;
+            Ok::<_, String>(new_write.answered.duration_since(saved).unsigned_abs())
         })
     }
 }

@@ -161,10 +161,11 @@ impl Site {
             let since = Instant::now();
             while since.elapsed() < PROVOKE_EVERY {
                 thread::sleep(Duration::from_millis(20));
-                let seen = self.relay.seen();
-                met += seen
+                met += self
+                    .relay
+                    .seen()
                     .iter()
-                    .filter(|seen| seen.action == Some(action))
+                    .filter(|request| request.action == Some(action))
                     .count();
                 if met >= times && self.host.log().unwrap()[before..].contains(logged) {
                     return true;
@@ -182,10 +183,10 @@ impl Site {
             RECOVERY_MAX,
             &format!("the host watches again: {name}"),
             || {
-                let seen = self.relay.seen();
-                seen.iter()
-                    .map(|seen| &*seen.line)
-                    .any(|line| on(WATCH).matches(line))
+                self.relay
+                    .seen()
+                    .iter()
+                    .any(|request| on(WATCH).matches(&request.line))
                     .then_some(())
                     .ok_or("no watch")
             },
@@ -235,9 +236,9 @@ fn a_host_survives_a_proxy_that_answers_with_other_objects() {
     let start = site.stage.mark();
     for distortion in &DISTORTIONS {
         site.distort(distortion);
-        let ended = site.host.process().try_wait().unwrap();
+        let exit = site.host.process().try_wait().unwrap();
         assert_eq!(
-            ended,
+            exit,
             None,
             "{}:\n{}",
             distortion.name,

@@ -86,7 +86,7 @@ fn check_examples(guest: &str) -> Site {
     );
     for file in &files {
         let objects = site.apply_example(file);
-        let mut parents = objects.iter().filter(|it| is_parent(it)).peekable();
+        let mut parents = objects.iter().filter(|object| is_parent(object)).peekable();
         assert!(parents.peek().is_some(), "{file} declares no parent");
         for parent in parents {
             check_converges(&site, file, parent);

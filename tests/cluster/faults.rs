@@ -168,8 +168,10 @@ impl Case {
 
     pub(crate) fn parent(&self, plugin: Plugin, name: &str) -> Value {
         let kind = Kind::new(GROUP, plugin.kind, &self.namespace);
-        let found = shared().plane.user().get(kind, name);
-        found
+        shared()
+            .plane
+            .user()
+            .get(kind, name)
             .expect("a parent can be read")
             .expect("the parent exists")
     }
@@ -186,9 +188,11 @@ impl Case {
     fn children(&self, plugin: Plugin) -> Vec<(String, String)> {
         let kind = Kind::new("v1", "ConfigMap", &self.namespace);
         let selector = format!("innkeeper.dev/plugin={}", plugin.kind.to_ascii_lowercase());
-        let found = shared().plane.user().list(kind, &selector);
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        found
+        shared()
+            .plane
+            .user()
+            .list(kind, &selector)
             .expect("children can be listed")
             .iter()
             .map(|child| &child["metadata"])

@@ -29,9 +29,11 @@ fn under(manager: Option<&str>) -> Value {
 
 /// Managers that have applied an object.
 fn appliers(object: &Value) -> Vec<&str> {
-    let entries = object["metadata"]["managedFields"].as_array().unwrap();
-    let applied = entries.iter().filter(|entry| entry["operation"] == "Apply");
-    let mut names: Vec<&str> = applied
+    let mut names: Vec<&str> = object["metadata"]["managedFields"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|entry| entry["operation"] == "Apply")
         .filter_map(|entry| entry["manager"].as_str())
         .collect();
     names.sort_unstable();
@@ -132,8 +134,9 @@ fn a_new_manager_costs_one_write_for_each_child_and_changes_nothing_else() {
     let data = || (0..3).map(|number| child(&fixture, number)["data"].clone());
     let before: Vec<Value> = data().collect();
     let uids = fixture.uids();
-    let children = (0..3).map(|number| format!("patch configmaps {} 200", name(number)));
-    let children: Vec<String> = children.collect();
+    let children: Vec<String> = (0..3)
+        .map(|number| format!("patch configmaps {} 200", name(number)))
+        .collect();
     for manager in ["first", "second"] {
         let mark = fixture.site.stage.settle(QUIET);
         fixture.apply(&under(Some(manager)));

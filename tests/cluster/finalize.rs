@@ -80,8 +80,9 @@ impl Case {
     #[track_caller]
     fn wait_gone(&self, target: Target<'_>) {
         eventually("the object is deleted", || {
-            let found = self.stage.find(&self.namespace, target);
-            found.map_or(Ok(()), |found| Err(format!("{found:#}")))
+            self.stage
+                .find(&self.namespace, target)
+                .map_or(Ok(()), |object| Err(format!("{object:#}")))
         });
     }
 
@@ -89,16 +90,18 @@ impl Case {
     fn wait_namespace_gone(&self) {
         let namespace: Target<'_> = ("v1", "Namespace", &self.namespace);
         eventually("the namespace is deleted", || {
-            let found = self.stage.find("", namespace);
-            found.map_or(Ok(()), |found| Err(format!("{found:#}")))
+            self.stage
+                .find("", namespace)
+                .map_or(Ok(()), |object| Err(format!("{object:#}")))
         });
     }
 
     /// Counts how often the API server refused the second ConfigMap.
     fn refused_goodbyes(&self, mark: usize) -> usize {
-        let made = lines(&self.writes_since(mark));
-        let refused = |line: &&String| **line == "patch configmaps parent-goodbye 403";
-        made.iter().filter(refused).count()
+        lines(&self.writes_since(mark))
+            .into_iter()
+            .filter(|line| line == "patch configmaps parent-goodbye 403")
+            .count()
     }
 
     fn find(&self, target: Target<'_>) -> Option<Value> {
@@ -118,14 +121,21 @@ impl Case {
     #[track_caller]
     fn check_status(&self, reason: &str, part: &str) {
         let kubeconfig = self.stage.plane.kubeconfig();
-        let kubeconfig = kubeconfig.to_str().unwrap();
-        let output = status::run(&["status", "--kubeconfig", kubeconfig, "-o", "json"]);
+        let output = status::run(&[
+            "status",
+            "--kubeconfig",
+            kubeconfig.to_str().unwrap(),
+            "-o",
+            "json",
+        ]);
         assert_eq!(output.status.code(), Some(status::FINDING), "{output:?}");
-        let found = status::document(&output);
-        let mut parents = found["parents"].as_array().unwrap().iter();
-        let parent = parents
+        let document = status::document(&output);
+        let parent = document["parents"]
+            .as_array()
+            .unwrap()
+            .iter()
             .find(|parent| parent["namespace"] == *self.namespace)
-            .unwrap_or_else(|| panic!("{found:#}"));
+            .unwrap_or_else(|| panic!("{document:#}"));
         let message = parent["message"].as_str().unwrap();
         let is_it = parent["reason"] == reason && message.contains(part);
         assert!(is_it, "{parent:#}");
@@ -161,10 +171,10 @@ fn the_finalizer_is_set_before_the_first_child_and_removed_last() {
     let mark = shared().0.mark();
     let case = Case::start(&parent("goodbye"));
     let writes = case.writes_since(mark);
-    let made = lines(&writes);
-    let finalizer = place(&made, &format!("patch {CRD} parent 200"));
+    let write_lines = lines(&writes);
+    let finalizer = place(&write_lines, &format!("patch {CRD} parent 200"));
     assert_eq!(finalizers(&writes[finalizer].body), [FINALIZER]);
-    assert!(finalizer < place(&made, "patch configmaps parent-hello 201"));
+    assert!(finalizer < place(&write_lines, "patch configmaps parent-hello 201"));
     assert_eq!(case.find(GOODBYE), None);
 
     let mark = case.stage.mark();
@@ -173,14 +183,14 @@ fn the_finalizer_is_set_before_the_first_child_and_removed_last() {
         case.wait_gone(target);
     }
     let writes = case.writes_since(mark);
-    let made = lines(&writes);
-    place(&made, "patch configmaps parent-goodbye 201");
+    let write_lines = lines(&writes);
+    place(&write_lines, "patch configmaps parent-goodbye 201");
     let last = writes.last().unwrap();
     assert_eq!(last.line(), format!("patch {CRD} parent 200"));
     assert!(last.body.to_string().contains(FINALIZER), "{}", last.body);
     assert!(
-        !made.iter().any(|line| line.starts_with("delete")),
-        "{made:#?}"
+        !write_lines.iter().any(|line| line.starts_with("delete")),
+        "{write_lines:#?}"
     );
 }
 
@@ -202,10 +212,10 @@ fn an_unfinished_guest_holds_the_parent_and_the_parent_reports_it() {
         let hello = case.find(HELLO);
         let mark = case.stage.mark();
         case.delete();
-        let held = case.wait(|parent| {
+        let blocked_parent = case.wait(|parent| {
             parent["metadata"]["deletionTimestamp"].is_string() && is_synced(parent, status, reason)
         });
-        assert_eq!(finalizers(&held), [FINALIZER], "{end}");
+        assert_eq!(finalizers(&blocked_parent), [FINALIZER], "{end}");
         assert_eq!(case.find(HELLO), hello, "{end}");
         assert_eq!(case.find(GOODBYE), None, "{end}");
 
@@ -242,12 +252,12 @@ fn a_parent_that_cannot_be_finalized_in_its_namespace_names_the_annotation() {
     let namespace: Target<'_> = ("v1", "Namespace", &case.namespace);
     case.stage.delete("", namespace);
     let left_out = "so these cannot be created";
-    let held = case.wait(|parent| {
+    let blocked_parent = case.wait(|parent| {
         is_synced(parent, "False", "NamespaceTerminating")
             && condition(parent, "Synced").is_some_and(|synced| synced.contains(left_out))
     });
-    assert_eq!(finalizers(&held), [FINALIZER]);
-    let synced = condition(&held, "Synced").unwrap();
+    assert_eq!(finalizers(&blocked_parent), [FINALIZER]);
+    let synced = condition(&blocked_parent, "Synced").unwrap();
     let skip = "innkeeper.dev/skip-finalize";
     assert!(synced.contains(skip), "{synced}");
     let log = case.host.log().unwrap();
@@ -290,8 +300,9 @@ fn an_annotation_releases_a_parent_of_a_plugin_that_is_no_longer_served() {
     let skip = json!({ "metadata": { "annotations": annotations } });
     stage.merge(&namespace, PARENT, &skip);
     eventually("the parent is deleted", || {
-        let found = stage.find(&namespace, PARENT);
-        found.map_or(Ok(()), |found| Err(format!("{found:#}")))
+        stage
+            .find(&namespace, PARENT)
+            .map_or(Ok(()), |object| Err(format!("{object:#}")))
     });
     Stage::stop(host);
 }
@@ -300,9 +311,9 @@ fn an_annotation_releases_a_parent_of_a_plugin_that_is_no_longer_served() {
 /// because no pass would delete it again.
 #[test]
 fn a_deleted_parent_gets_no_child_outside_of_phase_finalize() {
-    let mut held = parent("goodbye");
-    held["metadata"]["finalizers"] = json!([FOREIGN]);
-    let case = Case::start(&held);
+    let mut object = parent("goodbye");
+    object["metadata"]["finalizers"] = json!([FOREIGN]);
+    let case = Case::start(&object);
     case.delete();
     case.wait(|parent| finalizers(parent) == [FOREIGN]);
     case.stage.settle(QUIET);
@@ -332,10 +343,10 @@ fn a_foreground_deletion_creates_no_child_that_would_block_it() {
         .user()
         .delete_with(kind, PARENT.2, &DeleteParams::foreground())
         .unwrap();
-    let held = case.wait(|parent| is_synced(parent, "False", "ChildDeleting"));
+    let blocked_parent = case.wait(|parent| is_synced(parent, "False", "ChildDeleting"));
     assert!(
-        finalizers(&held).contains(&"foregroundDeletion"),
-        "{held:#}"
+        finalizers(&blocked_parent).contains(&"foregroundDeletion"),
+        "{blocked_parent:#}"
     );
     case.stage.settle(QUIET);
     let writes = lines(&case.writes_since(mark));

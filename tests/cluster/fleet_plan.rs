@@ -129,16 +129,20 @@ impl Fleet {
         let config = stage.plane.directory().join("planned.json");
         fs::write(&config, self.config.to_string()).unwrap();
         let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
-        let mut program = Command::new(path_from_env("INNKEEPER_BIN").unwrap());
-        program.arg(command);
-        program.arg(guests.join(format!("{}.wasm", self.plugin)));
-        program.arg("--cache-dir");
-        program.arg(stage.plane.directory().join("plan-cache"));
-        program.arg("--config").arg(config).args(arguments);
-        program.env_remove("KUBECONFIG").stdin(Stdio::null());
-        program.env("INNKEEPER_LOG", "warn,innkeeper=debug");
-        program.env("INNKEEPER_LOG_FORMAT", "json");
-        program.output().unwrap()
+        Command::new(path_from_env("INNKEEPER_BIN").unwrap())
+            .arg(command)
+            .arg(guests.join(format!("{}.wasm", self.plugin)))
+            .arg("--cache-dir")
+            .arg(stage.plane.directory().join("plan-cache"))
+            .arg("--config")
+            .arg(config)
+            .args(arguments)
+            .env_remove("KUBECONFIG")
+            .stdin(Stdio::null())
+            .env("INNKEEPER_LOG", "warn,innkeeper=debug")
+            .env("INNKEEPER_LOG_FORMAT", "json")
+            .output()
+            .unwrap()
     }
 
     /// The plan with the first parent's differences, from a cluster or a dump; and the seconds that
@@ -147,8 +151,8 @@ impl Fleet {
     #[expect(clippy::print_stdout, reason = "the time of a plan is worth a line")]
     fn plan(&self, stage: &Stage, namespace: &str, from: &[&str]) -> (Value, f64) {
         let parent = format!("{namespace}/{}-0", self.plugin);
-        let wanted = ["--output", "json", "--parent", &parent];
-        let output = self.run(stage, "plan", &[&wanted[..], from].concat());
+        let flags = ["--output", "json", "--parent", &parent];
+        let output = self.run(stage, "plan", &[&flags[..], from].concat());
         let error = String::from_utf8_lossy(&output.stderr);
         // 3 if the plan deletes children.
         let is_planned = matches!(output.status.code(), Some(0 | 3));
@@ -190,9 +194,11 @@ fn written(fleets: &[Fleet], writes: &[Write]) -> [usize; 3] {
         !is_parent && !is_report && !resource.ends_with("innkeeper.dev")
     };
     let count = |verb: &str, code: u16| {
-        let mut counted = writes.iter().filter(is_of_child).collect::<Vec<_>>();
-        counted.retain(|write| write.verb == verb && write.code == code);
-        counted.len()
+        writes
+            .iter()
+            .filter(is_of_child)
+            .filter(|write| write.verb == verb && write.code == code)
+            .count()
     };
     [
         count("patch", 201),
@@ -258,14 +264,14 @@ fn the_counts_of_plans_are_the_writes_of_the_swaps_of_all_shipped_plugins() {
             *sum += usize::try_from(counts[count].as_u64().unwrap()).unwrap();
         }
 
-        let made = fleet.run(
+        let output = fleet.run(
             &stage,
             "dump",
             &["--to", dump.to_str().unwrap(), cluster[0], cluster[1]],
         );
-        let told = String::from_utf8_lossy(&made.stderr);
-        assert_eq!(made.status.code(), Some(0), "{told}");
-        assert!(told.contains("protect it like a Secret"), "{told}");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{errors}");
+        assert!(errors.contains("protect it like a Secret"), "{errors}");
         let from = ["--from", dump.to_str().unwrap()];
         let (again, second) = fleet.plan(&stage, &namespace, &from);
         assert_eq!(again, plan, "{}", fleet.plugin);
@@ -291,8 +297,8 @@ fn the_counts_of_plans_are_the_writes_of_the_swaps_of_all_shipped_plugins() {
     }
     patiently("the swaps have made all writes", || {
         match written(&fleets, &stage.writes_since(mark)) {
-            made if made.iter().sum::<usize>() >= planned.iter().sum() => Ok(()),
-            made => Err(format!("{made:?} of {planned:?}")),
+            counts if counts.iter().sum::<usize>() >= planned.iter().sum() => Ok(()),
+            counts => Err(format!("{counts:?} of {planned:?}")),
         }
     });
     stage.settle_within(QUIET, SYNCED_WITHIN);
@@ -328,7 +334,7 @@ fn check_dump(path: &Path) {
             for (key, value) in values {
                 let is_hash = value
                     .as_str()
-                    .is_some_and(|it| it.starts_with("hmac-sha256:"));
+                    .is_some_and(|hash| hash.starts_with("hmac-sha256:"));
                 assert!(is_hash, "{request}: {key}");
             }
         }
@@ -369,10 +375,14 @@ fn plugins_that_may_read_the_values_of_secrets_get_no_dump_and_no_plan_from_one(
     ];
     for (command, arguments, grants, exit, message) in rows {
         let is_made = Path::new(dump).exists();
-        let mut program = Command::new(path_from_env("INNKEEPER_BIN").unwrap());
-        program.arg(command).arg(&plugin).args(arguments);
-        program.args(["--grants", grants]).stdin(Stdio::null());
-        let output = program.output().unwrap();
+        let output = Command::new(path_from_env("INNKEEPER_BIN").unwrap())
+            .arg(command)
+            .arg(&plugin)
+            .args(arguments)
+            .args(["--grants", grants])
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
         let error = String::from_utf8_lossy(&output.stderr);
         let case = format!("{command} {grants}: {error}");
         assert_eq!(output.status.code(), Some(exit), "{case}");
@@ -431,9 +441,13 @@ fn unusable_dumps_are_named() {
         ),
     ];
     for (command, arguments, exit, message) in rows {
-        let mut program = Command::new(path_from_env("INNKEEPER_BIN").unwrap());
-        program.arg(command).arg(&plugin).args(arguments);
-        let output = program.stdin(Stdio::null()).output().unwrap();
+        let output = Command::new(path_from_env("INNKEEPER_BIN").unwrap())
+            .arg(command)
+            .arg(&plugin)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
         let error = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(exit), "{arguments:?}: {error}");
         assert!(error.contains(message), "{arguments:?}: {error}");

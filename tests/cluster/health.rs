@@ -86,13 +86,14 @@ impl Health {
                     .get(kind, name)
                     .unwrap()
                     .expect(name);
-                let found = self.of(&object);
-                if (&found["kstatus"], &found["argo"]["status"]) == (&json!(kstatus), &json!(argo))
+                let computed = self.compute(&object);
+                if (&computed["kstatus"], &computed["argo"]["status"])
+                    == (&json!(kstatus), &json!(argo))
                 {
                     return Ok(());
                 }
                 Err(format!(
-                    "{found}\n{}\n{}",
+                    "{computed}\n{}\n{}",
                     object["status"],
                     self.host.log().unwrap()
                 ))
@@ -100,17 +101,19 @@ impl Health {
         }
     }
 
-    fn of(&self, object: &Value) -> Value {
-        let mut program = Command::new(path_from_env("INNKEEPER_HEALTH").unwrap());
-        program.arg(&self.script);
-        let mut running = program
+    fn compute(&self, object: &Value) -> Value {
+        let mut running = Command::new(path_from_env("INNKEEPER_HEALTH").unwrap())
+            .arg(&self.script)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut input = running.stdin.take().unwrap();
-        input.write_all(object.to_string().as_bytes()).unwrap();
-        drop(input);
+        running
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(object.to_string().as_bytes())
+            .unwrap();
         let output = running.wait_with_output().unwrap();
         assert!(output.status.success(), "{output:?}");
         serde_json::from_slice(&output.stdout).unwrap()
@@ -192,7 +195,7 @@ fn kstatus_and_argo_cd_compute_the_health_of_parents_and_plugins() {
         ],
     );
     let leaving = user.get(parents, "leaving").unwrap().unwrap();
-    assert_eq!(health.of(&leaving)["kstatus"], "Terminating");
+    assert_eq!(health.compute(&leaving)["kstatus"], "Terminating");
     stated(&health);
     plugins(&health);
     Stage::stop(health.host);
@@ -266,12 +269,12 @@ fn stated(health: &Health) {
             "metadata": {"name": "stated", "namespace": "default", "generation": 1},
             "status": {"conditions": conditions},
         });
-        let found = health.of(&object);
-        let states = (&found["kstatus"], &found["argo"]["status"]);
+        let computed = health.compute(&object);
+        let states = (&computed["kstatus"], &computed["argo"]["status"]);
         assert_eq!(
             states,
             (&json!(kstatus), &json!(argo)),
-            "{found}\n{object:#}"
+            "{computed}\n{object:#}"
         );
     }
 }

@@ -192,11 +192,11 @@ impl HogFixture {
         self.edits += load.edits;
         self.wait_reflected();
         let writes = self.stage.plane.audit().since(mark).unwrap();
-        let round = Round::of(&writes);
-        let seen = round.host.len();
+        let round = Round::new(&writes);
+        let measured = round.host.len();
         assert!(
-            seen * 10 >= load.edits * 9,
-            "{seen} of {} edits",
+            measured * 10 >= load.edits * 9,
+            "{measured} of {} edits",
             load.edits
         );
         round
@@ -207,27 +207,30 @@ impl HogFixture {
     fn wait_reflected(&self) {
         let user = self.stage.plane.user();
         let notes = |api_version, kind, at: &str| -> BTreeMap<String, Value> {
-            let found = user.list(Kind::new(api_version, kind, &self.namespace), "");
             let of_neighbour = |object: &Value| {
                 let name = object["metadata"]["name"].as_str()?;
-                let is_it = name.starts_with("moody-");
-                is_it.then(|| (name.to_owned(), object[at]["note"].clone()))
+                name.starts_with("moody-")
+                    .then(|| (name.to_owned(), object[at]["note"].clone()))
             };
-            found.unwrap().iter().filter_map(of_neighbour).collect()
+            user.list(Kind::new(api_version, kind, &self.namespace), "")
+                .unwrap()
+                .iter()
+                .filter_map(of_neighbour)
+                .collect()
         };
         eventually(
             "the neighbour's children have the notes of their parents",
             || {
-                let wanted = notes(API, NEIGHBOUR, "spec");
-                let found = notes("v1", "ConfigMap", "data");
-                let same = wanted.iter().all(|(name, note)| {
-                    found.get(name).and_then(Value::as_str).unwrap_or_default()
+                let expected = notes(API, NEIGHBOUR, "spec");
+                let actual = notes("v1", "ConfigMap", "data");
+                let same = expected.iter().all(|(name, note)| {
+                    actual.get(name).and_then(Value::as_str).unwrap_or_default()
                         == note.as_str().unwrap_or_default()
                 });
                 if same {
                     Ok(())
                 } else {
-                    Err(format!("{wanted:?} {found:?}"))
+                    Err(format!("{expected:?} {actual:?}"))
                 }
             },
         );
@@ -268,12 +271,15 @@ struct Round {
 
 impl Round {
     /// Skips edits that the parent's next edit overtook, because they caused no write.
-    fn of(writes: &[Write]) -> Self {
+    fn new(writes: &[Write]) -> Self {
         let noted = |resource: &str, at: &str| -> BTreeMap<&str, &Write> {
-            let writes = writes.iter().filter(|write| write.resource == resource);
-            let noted = writes.filter_map(|write| Some((write.body[at]["note"].as_str()?, write)));
-            // In reversed order, the first of several writes wins.
-            noted.rev().collect()
+            writes
+                .iter()
+                .filter(|write| write.resource == resource)
+                .filter_map(|write| Some((write.body[at]["note"].as_str()?, write)))
+                // In reversed order, the first of several writes wins.
+                .rev()
+                .collect()
         };
         let edits = noted("moodies.test.innkeeper.dev", "spec");
         let children = noted("configmaps", "data");
@@ -298,9 +304,9 @@ impl Round {
 
 /// The median over the rounds of the time within which this percentage of edits was reflected.
 /// Other load on the machine comes in bursts, which spoil one round but not all.
-fn percentile(rounds: &[Round], share: usize, of: impl Fn(&Round) -> &[Duration]) -> Duration {
+fn percentile(rounds: &[Round], share: usize, times: impl Fn(&Round) -> &[Duration]) -> Duration {
     let in_round = |round: &Round| {
-        let times = of(round);
+        let times = times(round);
         let at = (times.len() * share).div_ceil(100).saturating_sub(1);
         times.get(at).copied().unwrap_or_default()
     };

@@ -198,8 +198,8 @@ impl Site {
                 .get(PLUGIN, name)
                 .unwrap()
                 .unwrap_or_default();
-            let ended = pod.process().try_wait().unwrap();
-            assert_eq!(ended, None, "{}", pod.log().unwrap());
+            let exit = pod.process().try_wait().unwrap();
+            assert_eq!(exit, None, "{}", pod.log().unwrap());
             match condition(&plugin, "Serving") {
                 Some(text) if text.starts_with("True/") => Ok(()),
                 _ => Err(format!("{:#}\n{}", plugin["status"], pod.log().unwrap())),
@@ -210,11 +210,11 @@ impl Site {
     #[track_caller]
     fn wait_ready(&self, pod: &Pod, parent: Target<'_>, check: impl Fn(&Value) -> bool) {
         eventually(&format!("{parent:?} is Ready"), || {
-            let found = self.stage.find(&self.namespace, parent).unwrap_or_default();
-            if is_ready(&found) && check(&found) {
+            let object = self.stage.find(&self.namespace, parent).unwrap_or_default();
+            if is_ready(&object) && check(&object) {
                 return Ok(());
             }
-            Err(format!("{:#}\n{}", found["status"], pod.log().unwrap()))
+            Err(format!("{:#}\n{}", object["status"], pod.log().unwrap()))
         });
     }
 

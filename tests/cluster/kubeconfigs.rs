@@ -486,10 +486,10 @@ fn a_command_gives_credentials_or_is_named() {
     ] {
         files.check(&user(name, json!({"exec": exec}), refused));
     }
-    let gone = json!({"auth-provider": {"name": "gcp", "config": {"cmd-path": "./failing"}}});
+    let provider = json!({"auth-provider": {"name": "gcp", "config": {"cmd-path": "./failing"}}});
     files.check(&user(
         "a provider that is gone",
-        gone,
+        provider,
         Some("the auth-provider \"gcp\""),
     ));
 }

@@ -57,10 +57,16 @@ fn all_children_of_one_answer_are_made_and_pruned_at_once() {
         assert!(took <= WRITTEN_WITHIN, "{count} children took {took:?}");
         let kind = Kind::new("v1", "ConfigMap", &namespace);
         let selector = "innkeeper.dev/plugin=mirror";
-        let mut children = stage.plane.user().list(kind, selector).unwrap();
-        // No garbage collector completes the deletions here.
-        children.retain(|child| child["metadata"]["deletionTimestamp"].is_null());
-        assert_eq!(children.len(), count);
+        let live = stage
+            .plane
+            .user()
+            .list(kind, selector)
+            .unwrap()
+            .iter()
+            // No garbage collector completes the deletions here.
+            .filter(|child| child["metadata"]["deletionTimestamp"].is_null())
+            .count();
+        assert_eq!(live, count);
     }
     Stage::stop(host);
 }

@@ -42,9 +42,11 @@ fn stage() -> Stage {
 /// Starts a host with this identity in the lease and in the audit log.
 fn host(stage: &Stage, identity: &str, lease: &[&str]) -> Host {
     let mut options = stage.options.clone();
-    let arguments = ["--leader-elect", "--lease-identity", identity];
-    let arguments = arguments.iter().chain(lease);
-    options.arguments = arguments.map(|argument| (*argument).to_owned()).collect();
+    options.arguments = ["--leader-elect", "--lease-identity", identity]
+        .iter()
+        .chain(lease)
+        .map(|argument| (*argument).to_owned())
+        .collect();
     Host::start(&stage.plane.kubeconfig(), &options).unwrap()
 }
 
@@ -170,9 +172,9 @@ fn a_standby_host_has_loaded_the_declared_plugins() {
         let mut options = stage.options.clone();
         // Separate caches, so neither host benefits from the other's compilations.
         options.cache = Some(caches[at].path().to_owned());
-        let elected = ["--leader-elect", "--lease-identity", identity];
-        let elected = elected.map(str::to_owned);
-        options.arguments.extend(elected);
+        options
+            .arguments
+            .extend(["--leader-elect", "--lease-identity", identity].map(str::to_owned));
         Host::start(&stage.plane.kubeconfig(), &options).unwrap()
     };
     let mut a = start(0, "a");
@@ -251,17 +253,17 @@ fn a_host_frozen_for_longer_than_its_lease_writes_nothing_afterwards() {
     }
     assert_eq!(lines(&writes_by(&stage, "a", mark)), Vec::<String>::new());
     // Each child was created once, by either host.
-    let mut made: Vec<String> = stage
+    let mut creations: Vec<String> = stage
         .writes_since(start)
         .iter()
         .filter(|write| write.namespace == namespace && write.code == 201)
         .filter(|write| !write.resource.starts_with("events"))
         .map(Write::line)
         .collect();
-    let count = made.len();
-    made.sort();
-    made.dedup();
-    assert_eq!((made.len(), count), (2 * PARENTS, 2 * PARENTS));
+    let count = creations.len();
+    creations.sort();
+    creations.dedup();
+    assert_eq!((creations.len(), count), (2 * PARENTS, 2 * PARENTS));
 }
 
 /// The holder recreates a deleted lease, and exits if another holder is in it. Two hosts never
@@ -275,8 +277,8 @@ fn a_lease_that_is_deleted_or_edited_still_has_one_holder() {
 
     let before = lease(&stage)["metadata"]["uid"].clone();
     stage.delete(HOST_NAMESPACE, LEASE);
-    let made = wait_holder(&stage, "a", SLACK);
-    assert_ne!(made["metadata"]["uid"], before);
+    let recreated = wait_holder(&stage, "a", SLACK);
+    assert_ne!(recreated["metadata"]["uid"], before);
     apply(&stage, &namespace, "deleted");
     wait_applied(&stage, &a, &namespace, "deleted");
     assert_eq!(lines(&writes_by(&stage, "b", start)), Vec::<String>::new());
@@ -362,8 +364,8 @@ fn an_edited_lease_goes_back_to_its_holder_and_the_standby_writes_nothing() {
     );
     thread::sleep(FAST_DURATION);
     for host in [&mut a, &mut b] {
-        let ended = host.process().try_wait().unwrap();
-        assert!(ended.is_none(), "{}", host.log().unwrap());
+        let exit = host.process().try_wait().unwrap();
+        assert!(exit.is_none(), "{}", host.log().unwrap());
     }
     assert_eq!(lines(&writes_by(&stage, "b", start)), Vec::<String>::new());
     stage.merge(

@@ -81,11 +81,11 @@ impl Run<'_> {
             ..DeleteParams::default()
         };
         let user = self.cluster.user();
-        let found = retry("read a parent", || {
+        let object = retry("read a parent", || {
             user.get(self.kind(parent.kind()), &parent.name())
         })?;
         if let Some(uid) =
-            found.and_then(|found| found["metadata"]["uid"].as_str().map(str::to_owned))
+            object.and_then(|object| object["metadata"]["uid"].as_str().map(str::to_owned))
         {
             self.evidence.deleted.insert(uid, Timestamp::now());
         }
@@ -97,12 +97,12 @@ impl Run<'_> {
     pub(super) fn sweep(&mut self, parent: Parent) -> Result<()> {
         let user = self.cluster.user();
         retry("delete leftover children", || {
-            let left = match user.get(self.kind(parent.kind()), &parent.name()) {
+            let leftover = match user.get(self.kind(parent.kind()), &parent.name()) {
                 // The kind may be deleted, too.
                 Ok(None) | Err(_) => None,
-                Ok(found) => found,
+                Ok(object) => object,
             };
-            ensure!(left.is_none(), "the parent is still there");
+            ensure!(leftover.is_none(), "the parent is still there");
             let all = parent.children(Desired {
                 size: 1,
                 extra: true,
@@ -111,8 +111,8 @@ impl Run<'_> {
                 user.delete(self.kind((child.api_version, child.kind)), &child.name)?;
             }
             for child in &all {
-                let left = user.get(self.kind((child.api_version, child.kind)), &child.name)?;
-                ensure!(left.is_none(), "{} is still there", child.name);
+                let leftover = user.get(self.kind((child.api_version, child.kind)), &child.name)?;
+                ensure!(leftover.is_none(), "{} is still there", child.name);
             }
             Ok(())
         })
@@ -120,8 +120,8 @@ impl Run<'_> {
 
     pub(super) fn occupy_name(&mut self, parent: Parent) -> Result<()> {
         self.sweep(parent)?;
-        let made = retry("make an object", || foreign_edits::foreign(self, parent))?;
-        self.foreign.insert(parent, made);
+        let object = retry("make an object", || foreign_edits::foreign(self, parent))?;
+        self.foreign.insert(parent, object);
         Ok(())
     }
 
@@ -130,7 +130,7 @@ impl Run<'_> {
         let before = self.foreign.remove(&parent);
         let kind = self.kind((child.api_version, child.kind));
         let user = self.cluster.user();
-        let found = retry("read a foreign object", || user.get(kind, &child.name))?;
+        let after = retry("read a foreign object", || user.get(kind, &child.name))?;
         // Controllers write the status of a foreign Deployment, so the comparison covers only
         // fields that no controller may change.
         let essence = |object: &Option<Value>| {
@@ -146,8 +146,8 @@ impl Run<'_> {
             ])
         };
         ensure!(
-            essence(&found) == essence(&before),
-            "O-own: a foreign object has changed: {found:?} was {before:?}"
+            essence(&after) == essence(&before),
+            "O-own: a foreign object has changed: {after:?} was {before:?}"
         );
         retry("delete a foreign object", || user.delete(kind, &child.name))
     }

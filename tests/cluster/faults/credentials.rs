@@ -74,8 +74,7 @@ fn serving(stage: &Stage, kubeconfig: &Path, namespace: &str) -> Host {
 #[track_caller]
 fn wait_applied(stage: &Stage, host: &Host, namespace: &str, name: &str) {
     eventually_for(ROTATED, "the host applies the parent", || {
-        let found = stage.find(namespace, (API, "Memcached", name));
-        match found {
+        match stage.find(namespace, (API, "Memcached", name)) {
             Some(parent) if is_applied(&parent) => Ok(()),
             other => Err(format!("{other:?}\n{}", host.log().unwrap())),
         }
@@ -150,7 +149,11 @@ fn connections_that_fail_below_http_are_established_again() {
             // received the answer yet.
             eventually("the host logs the error", || {
                 let log = host.log().unwrap();
-                log.contains("InvalidContentType").then_some(()).ok_or(log)
+                if log.contains("InvalidContentType") {
+                    Ok(())
+                } else {
+                    Err(log)
+                }
             });
         }
         tunnel.set_passage(Passage::Open);
@@ -158,16 +161,16 @@ fn connections_that_fail_below_http_are_established_again() {
     }
     assert!(host.process().try_wait().unwrap().is_none());
     // Each child is created once, and the already applied parent gets no new child.
-    let mut made: Vec<String> = stage
+    let mut creations: Vec<String> = stage
         .writes_since(mark)
         .iter()
         .filter(|write| write.is_by_host() && !write.resource.starts_with("events"))
         .filter(|write| write.code == 201)
         .map(|write| format!("{} {}", write.resource, write.name))
         .collect();
-    made.sort();
+    creations.sort();
     assert_eq!(
-        made,
+        creations,
         [
             "deployments.apps closed",
             "deployments.apps plain",
@@ -198,9 +201,9 @@ fn a_host_waits_for_a_server_name_that_does_not_resolve() {
         }
     });
     assert!(host.process().try_wait().unwrap().is_none());
-    let asked = Instant::now();
+    let stop_start = Instant::now();
     Stage::stop(host);
-    assert!(asked.elapsed() < Duration::from_secs(5));
+    assert!(stop_start.elapsed() < Duration::from_secs(5));
 }
 
 /// A host follows a replaced certificate authority without a restart. Only in `tests/full`, because

@@ -168,12 +168,12 @@ impl Run<'_> {
         for (number, round) in plan.rounds.iter().enumerate() {
             for step in round {
                 let begun = Instant::now();
-                let ended = self.step(step);
+                let result = self.step(step);
                 let took = begun.elapsed();
                 if took > slowest.0 {
                     slowest = (took, format!("{took:.1?} {step:?} of round {number}"));
                 }
-                if let Err(violation) = ended {
+                if let Err(violation) = result {
                     violations.push(format!("{violation:#}, at {step:?} of round {number}"));
                     return (Some(number), slowest.1);
                 }
@@ -266,8 +266,11 @@ impl Run<'_> {
 
     fn restart(&mut self, limits: &[&str]) -> Result<()> {
         let mut options = options(self.cluster, self.plan, "a");
-        let given = limits.iter().filter(|limit| **limit != FRESH);
-        options.limits = given.map(|limit| (*limit).to_owned()).collect();
+        options.limits = limits
+            .iter()
+            .filter(|limit| **limit != FRESH)
+            .map(|limit| (*limit).to_owned())
+            .collect();
         if limits.contains(&FRESH) {
             options.cache = None;
         }
@@ -306,20 +309,20 @@ impl Run<'_> {
             &format!("{} becomes {status}/{reason}", parent.name()),
             |run| {
                 let user = run.cluster.user();
-                let found = user
+                let object = user
                     .get(run.kind(parent.kind()), &parent.name())?
                     .context("the parent does not exist")?;
-                ensure!(is_synced(&found, status, reason), "{:#}", found["status"]);
+                ensure!(is_synced(&object, status, reason), "{:#}", object["status"]);
                 Ok(())
             },
         )
     }
 
     fn converge(&mut self) -> Result<()> {
-        let wanted = self.cluster.wanted(self.subject, &self.desired_parents.now);
+        let expected = self.cluster.wanted(self.subject, &self.desired_parents.now);
         self.wait("the cluster is in the desired state", |run| {
-            let found = normal::state(run.cluster.user(), &run.namespace, KINDS)?;
-            let differences = differences(&wanted, &found);
+            let actual = normal::state(run.cluster.user(), &run.namespace, KINDS)?;
+            let differences = differences(&expected, &actual);
             ensure!(differences.is_empty(), "{}", differences.join("; "));
             Ok(())
         })

@@ -68,12 +68,13 @@ fn live(stage: &Stage, namespace: &str, place: &str, number: u64) -> ExitStatus 
 #[track_caller]
 fn check(place: &str) {
     let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
-    let (namespace, reference) = (stage.namespace("ends"), stage.namespace("lives"));
+    let namespace = stage.namespace("ends");
+    let reference = stage.namespace("lives");
     let mark = stage.mark();
     for number in 1..=LIVES {
-        let ended = live(&stage, &namespace, place, number);
+        let status = live(&stage, &namespace, place, number);
         assert_eq!(
-            ended.signal(),
+            status.signal(),
             Some(Signal::ABORT.as_raw()),
             "{place}:{number}"
         );
@@ -87,14 +88,14 @@ fn check(place: &str) {
     }
     stage.settle(Duration::from_secs(1));
     let served = || KINDS.into_iter().filter(|(group, _)| *group != GROUP);
-    let found = |namespace| normal::state(stage.plane.user(), namespace, served()).unwrap();
-    assert_eq!(found(&namespace), found(&reference), "{place}");
+    let state = |namespace| normal::state(stage.plane.user(), namespace, served()).unwrap();
+    assert_eq!(state(&namespace), state(&reference), "{place}");
     let writes = stage.writes_since(mark);
-    let made = creates(&writes, &namespace);
-    assert_eq!(made, creates(&writes, &reference), "{place}");
+    let counts = creates(&writes, &namespace);
+    assert_eq!(counts, creates(&writes, &reference), "{place}");
     assert!(
-        made.len() >= 2 && made.values().all(|count| *count == 1),
-        "{made:#?}"
+        counts.len() >= 2 && counts.values().all(|count| *count == 1),
+        "{counts:#?}"
     );
     let deletes = lines(&writes)
         .into_iter()

@@ -56,8 +56,8 @@ pub(super) fn edit_child(run: &Run<'_>, parent: Parent, edit: ForeignEdit) -> Re
         ForeignEdit::Forget => metadata(json!({ "managedFields": [{}] })),
         ForeignEdit::Disown => metadata(json!({ "ownerReferences": null })),
         ForeignEdit::Reown => {
-            let found = find(run, &child)?.context("the child does not exist")?;
-            let mut owners = found["metadata"]["ownerReferences"].clone();
+            let object = find(run, &child)?.context("the child does not exist")?;
+            let mut owners = object["metadata"]["ownerReferences"].clone();
             owners[0]["uid"] = json!(UNKNOWN_UID);
             metadata(json!({ "ownerReferences": owners }))
         }
@@ -97,10 +97,10 @@ fn remove(run: &Run<'_>, child: &Child) -> Result<()> {
 fn blink(run: &Run<'_>, parent: Parent, child: &Child) -> Result<()> {
     remove(run, child)?;
     // The host may have been faster; then the name is taken.
-    let Ok(made) = foreign(run, parent) else {
+    let Ok(object) = foreign(run, parent) else {
         return Ok(());
     };
-    let uid = made["metadata"]["uid"].as_str().map(str::to_owned);
+    let uid = object["metadata"]["uid"].as_str().map(str::to_owned);
     let params = DeleteParams {
         preconditions: Some(Preconditions {
             uid,

@@ -42,8 +42,7 @@ fn run_host(plan: &Plan) -> Outcome {
 /// Runs a row's plans, or only the requested one.
 #[track_caller]
 fn check(row: u8) {
-    let asked = plan().map(|name| name.parse::<Name>().unwrap());
-    let names: Vec<Name> = match asked {
+    let names: Vec<Name> = match plan().map(|name| name.parse::<Name>().unwrap()) {
         Some(name) if name.row == row => vec![name],
         // The requested plan belongs to another row.
         Some(_) => return,
@@ -53,8 +52,9 @@ fn check(row: u8) {
                 _ if is_full() => PLANS_FULL,
                 _ => 1,
             };
-            let seeds = seed()..seed() + count;
-            seeds.map(|seed| Name::new(row, seed)).collect()
+            (seed()..seed() + count)
+                .map(|seed| Name::new(row, seed))
+                .collect()
         }
     };
     let mut failed = Vec::new();

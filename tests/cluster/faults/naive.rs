@@ -42,14 +42,14 @@ impl Naive {
         let log = Arc::new(Mutex::new(String::new()));
         let writing = Arc::clone(&log);
         let thread = thread::spawn(move || {
-            let ended = runtime.block_on(async {
+            let result = runtime.block_on(async {
                 tokio::select! {
-                    ended = run(kubeconfig, &writing) => ended,
+                    result = run(kubeconfig, &writing) => result,
                     // Stopped, or the sender was dropped.
                     _ = stopped => Ok(()),
                 }
             });
-            if let Err(error) = ended {
+            if let Err(error) = result {
                 note(&writing, &format!("{error:#}"));
             }
         });
@@ -61,8 +61,10 @@ impl Naive {
     }
 
     pub(crate) fn log(&self) -> String {
-        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        log.clone()
+        self.log
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }
 

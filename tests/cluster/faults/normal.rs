@@ -33,11 +33,10 @@ pub(crate) fn state(
 
 /// The parent's name, from the beginning of an object's name.
 fn parent_of(name: &str) -> Option<String> {
-    let mut parts = name.split('-');
-    let sort = parts.next()?;
-    let number = parts.next()?;
-    let is_ours = ["cache", "plain", "farewell"].contains(&sort) && number.parse::<u16>().is_ok();
-    is_ours.then(|| format!("{sort}-{number}"))
+    let (sort, rest) = name.split_once('-')?;
+    let number = rest.split('-').next()?;
+    (["cache", "plain", "farewell"].contains(&sort) && number.parse::<u16>().is_ok())
+        .then(|| format!("{sort}-{number}"))
 }
 
 /// The part that belongs to a parent, with a placeholder for the parent's name.
@@ -108,13 +107,16 @@ fn child(object: &Value, parent: &str, form: &mut Value) {
         _ => Sort::Farewell,
     };
     // The naive controller uses another manager; then the host's manager owns no fields.
-    let mut held = owned(object, manager(sort), None).unwrap_or_default();
-    if let Some(metadata) = held.get_mut("metadata").and_then(Value::as_object_mut) {
+    let mut owned_fields = owned(object, manager(sort), None).unwrap_or_default();
+    if let Some(metadata) = owned_fields
+        .get_mut("metadata")
+        .and_then(Value::as_object_mut)
+    {
         metadata.remove("ownerReferences");
-        let left = annotations(&metadata.get("annotations").cloned().unwrap_or_default());
-        metadata.insert("annotations".to_owned(), left);
+        let annotations = annotations(&metadata.get("annotations").cloned().unwrap_or_default());
+        metadata.insert("annotations".to_owned(), annotations);
     }
-    form["held"] = held;
+    form["held"] = owned_fields;
     form["data"] = object["data"].clone();
     let mut spec = object["spec"].clone();
     if let Some(spec) = spec.as_object_mut() {
@@ -126,33 +128,40 @@ fn child(object: &Value, parent: &str, form: &mut Value) {
 
 /// Annotations, except those that differ between runs.
 fn annotations(all: &Value) -> Value {
-    let all = all.as_object().into_iter().flatten();
-    let kept = all.filter(|(name, _)| {
-        // These include hashes over names that belong to one run.
-        !["innkeeper.dev/applied", "innkeeper-sdk/template-hash"].contains(&name.as_str())
-            && !name.starts_with("deployment.kubernetes.io/")
-    });
-    let kept: Map<_, _> = kept
+    let stable: Map<_, _> = all
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(name, _)| {
+            // These include hashes over names that belong to one run.
+            !["innkeeper.dev/applied", "innkeeper-sdk/template-hash"].contains(&name.as_str())
+                && !name.starts_with("deployment.kubernetes.io/")
+        })
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
-    Value::Object(kept)
+    Value::Object(stable)
 }
 
 /// Status and reason for each condition, and whether it is about the current generation. Omits
 /// conditions that an earlier failure left as False, which mean the same as none.
 fn conditions(parent: &Value) -> Value {
-    let all = parent["status"]["conditions"].as_array();
-    let kept = |condition: &&Value| {
+    let is_relevant = |condition: &&Value| {
         let is_outlook = condition["type"] == "Reconciling" || condition["type"] == "Stalled";
         !is_outlook || condition["status"] != "False"
     };
-    let all = all.into_iter().flatten().filter(kept).map(|condition| {
-        let is_present = condition["observedGeneration"] == parent["metadata"]["generation"];
-        let text = format!("{} {}", condition["status"], condition["reason"]);
-        let kind = condition["type"].as_str().unwrap_or_default().to_owned();
-        (kind, json!([text, is_present]))
-    });
-    Value::Object(all.collect())
+    let conditions = parent["status"]["conditions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(is_relevant)
+        .map(|condition| {
+            let is_present = condition["observedGeneration"] == parent["metadata"]["generation"];
+            let text = format!("{} {}", condition["status"], condition["reason"]);
+            let kind = condition["type"].as_str().unwrap_or_default().to_owned();
+            (kind, json!([text, is_present]))
+        })
+        .collect();
+    Value::Object(conditions)
 }
 
 /// The differences between two states, in short lines.

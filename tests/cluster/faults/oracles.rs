@@ -108,30 +108,32 @@ fn everywhere(run: &Run<'_>, marks: [usize; 2]) -> Result<Vec<Write>> {
 
 /// All clients' writes in a plan's namespace, in order.
 fn all(run: &Run<'_>, marks: [usize; 2]) -> Result<Vec<Write>> {
-    let mut writes = everywhere(run, marks)?;
-    writes.retain(|write| write.namespace == run.namespace);
-    Ok(writes)
+    Ok(everywhere(run, marks)?
+        .into_iter()
+        .filter(|write| write.namespace == run.namespace)
+        .collect())
 }
 
 /// The host's writes in a plan's namespace.
 pub(super) fn writes(run: &Run<'_>, marks: [usize; 2]) -> Result<Vec<Write>> {
-    let mut writes = all(run, marks)?;
-    writes.retain(Write::is_by_host);
-    Ok(writes)
+    Ok(all(run, marks)?
+        .into_iter()
+        .filter(Write::is_by_host)
+        .collect())
 }
 
 /// The host's violations.
 pub(super) fn judge(run: &mut Run<'_>, marks: [usize; 2]) -> Result<Vec<String>> {
     let writes = all(run, marks)?;
-    let mut found = counts(&run.evidence, &writes);
-    found.extend(owners(&run.evidence, &writes));
-    found.extend(order(&run.evidence, &writes));
-    found.extend(lead(&everywhere(run, marks)?));
-    found.extend(pace(&run.cluster.relay.seen()));
+    let mut violations = counts(&run.evidence, &writes);
+    violations.extend(owners(&run.evidence, &writes));
+    violations.extend(order(&run.evidence, &writes));
+    violations.extend(lead(&everywhere(run, marks)?));
+    violations.extend(pace(&run.cluster.relay.seen()));
     let pid = run.pid()?;
-    found.extend(process(pid)?);
-    found.extend(check_log(&run.log()).err().map(|error| error.to_string()));
-    Ok(found)
+    violations.extend(process(pid)?);
+    violations.extend(check_log(&run.log()).err().map(|error| error.to_string()));
+    Ok(violations)
 }
 
 fn is_child(write: &Write) -> bool {
@@ -173,7 +175,7 @@ fn counts(evidence: &Evidence, writes: &[Write]) -> Vec<String> {
             _ => {}
         }
     }
-    let mut found = Vec::new();
+    let mut violations = Vec::new();
     for ((resource, name), sum) in sums {
         let Some((parent, is_always)) = evidence.owner(resource, name) else {
             continue;
@@ -182,7 +184,7 @@ fn counts(evidence: &Evidence, writes: &[Write]) -> Vec<String> {
             |counts: &BTreeMap<Parent, usize>| counts.get(&parent).copied().unwrap_or_default();
         let creates_max = 1 + sum.deletes + evidence.restores;
         if sum.creates > creates_max {
-            found.push(format!(
+            violations.push(format!(
                 "O-sum: {resource} {name} was made {} times and deleted {} times",
                 sum.creates, sum.deletes
             ));
@@ -190,18 +192,18 @@ fn counts(evidence: &Evidence, writes: &[Write]) -> Vec<String> {
         let updates_max =
             of(&evidence.puts) + 2 * of(&evidence.foreign_edits) + 2 * evidence.restores;
         if sum.updates > updates_max {
-            found.push(format!(
+            violations.push(format!(
                 "O-sum: {resource} {name} was updated {} times, with {updates_max} reasons",
                 sum.updates
             ));
         }
         if is_always && sum.own_deletes > 0 {
-            found.push(format!(
+            violations.push(format!(
                 "O-sum: the host deleted {resource} {name}, which every desired had"
             ));
         }
     }
-    found
+    violations
 }
 
 /// O-own: every write goes to a child of a parent in the plan, and is bound to it by UID.
@@ -215,8 +217,9 @@ fn owners(evidence: &Evidence, writes: &[Write]) -> Vec<String> {
             let conditions = &body["preconditions"];
             !conditions["uid"].is_null() && !conditions["resourceVersion"].is_null()
         } else {
-            let owner = body["metadata"]["ownerReferences"][0]["uid"].as_str();
-            owner.is_some_and(|owner| evidence.uids.contains(owner))
+            body["metadata"]["ownerReferences"][0]["uid"]
+                .as_str()
+                .is_some_and(|owner| evidence.uids.contains(owner))
         };
         !is_bound
     });
@@ -236,17 +239,18 @@ fn order(evidence: &Evidence, writes: &[Write]) -> Vec<String> {
     if evidence.is_blind {
         return Vec::new();
     }
-    let made = writes
+    writes
         .iter()
-        .filter(|write| write.is_by_host() && is_child(write) && write.code == 201);
-    let late = made.filter(|write| {
+        .filter(|write| write.is_by_host() && is_child(write) && write.code == 201)
         // `farewell` may create children while the parent is being deleted.
-        let owner = write.body["metadata"]["ownerReferences"][0]["uid"].as_str();
-        let since = owner.and_then(|owner| evidence.deleted.get(owner));
-        !write.name.starts_with("farewell")
-            && since.is_some_and(|since| write.received > *since + UNDER_WAY)
-    });
-    late.map(|write| format!("O-order: {} for a parent that is gone", write.line()))
+        .filter(|write| !write.name.starts_with("farewell"))
+        .filter(|write| {
+            write.body["metadata"]["ownerReferences"][0]["uid"]
+                .as_str()
+                .and_then(|owner| evidence.deleted.get(owner))
+                .is_some_and(|since| write.received > *since + UNDER_WAY)
+        })
+        .map(|write| format!("O-order: {} for a parent that is gone", write.line()))
         .collect()
 }
 
@@ -281,7 +285,7 @@ fn lead(writes: &[Write]) -> Vec<String> {
 
 /// O-live: a repeated request waits first, at least as long as the previous answer demands.
 fn pace(seen: &[Seen]) -> Vec<String> {
-    let mut found = BTreeSet::new();
+    let mut violations = BTreeSet::new();
     let mut by_line: BTreeMap<&str, Vec<&Seen>> = BTreeMap::new();
     for request in seen {
         by_line.entry(&request.line).or_default().push(request);
@@ -299,7 +303,7 @@ fn pace(seen: &[Seen]) -> Vec<String> {
         // as for a crowd's events.
         let is_same = !line.starts_with("POST ");
         if is_same && most.is_some_and(|most| most > SAME_PER_SECOND_MAX) {
-            found.insert(format!("O-live: {most:?} times within a second: {line}"));
+            violations.insert(format!("O-live: {most:?} times within a second: {line}"));
         }
         for pair in requests.windows(2) {
             let Some(Action::Answer {
@@ -312,13 +316,13 @@ fn pace(seen: &[Seen]) -> Vec<String> {
             let waited = pair[1].at - pair[0].at;
             // A pass after a user's edit may write at once; watches and lists must wait.
             if !is_write(line) && waited < Duration::from_secs(seconds.into()) {
-                found.insert(format!(
+                violations.insert(format!(
                     "O-live: again after {waited:?} instead of {seconds} s: {line}"
                 ));
             }
         }
     }
-    found.into_iter().collect()
+    violations.into_iter().collect()
 }
 
 /// O-proc: the process stays within the limits.
@@ -326,20 +330,21 @@ fn process(pid: i32) -> Result<Vec<String>> {
     let path = format!("/proc/{pid}/status");
     let status = fs::read_to_string(&path).with_context(|| format!("failed to read {path}"))?;
     let value = |name: &str| -> Result<u64> {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        let text = line.and_then(|line| line.split_whitespace().next());
-        Ok(text
+        Ok(status
+            .lines()
+            .find_map(|line| line.strip_prefix(name))
+            .and_then(|line| line.split_whitespace().next())
             .with_context(|| format!("no {name} in {path}"))?
             .parse()?)
     };
-    let mut found = Vec::new();
+    let mut violations = Vec::new();
     for (name, max) in [("VmHWM:", RESIDENT_KIB_MAX), ("Threads:", THREADS_MAX)] {
         let value = value(name)?;
         if value > max {
-            found.push(format!("O-proc: {name} {value} is over {max}"));
+            violations.push(format!("O-proc: {name} {value} is over {max}"));
         }
     }
-    Ok(found)
+    Ok(violations)
 }
 
 /// O-proc: the host does not panic. A guest's panic looks different in the log and is no violation.
@@ -407,9 +412,9 @@ mod tests {
         );
         let twice = counts(&once, &[apply(201), apply(201)]);
         assert!(twice[0].contains("was made 2 times"), "{twice:?}");
-        let gone = write("delete", "deployments.apps", 200, false, Value::Null);
+        let deletion = write("delete", "deployments.apps", 200, false, Value::Null);
         assert_eq!(
-            counts(&once, &[apply(201), gone, apply(201)]),
+            counts(&once, &[apply(201), deletion, apply(201)]),
             Vec::<String>::new()
         );
         let idle = counts(&once, &[apply(201), apply(200), apply(200)]);
@@ -443,16 +448,18 @@ mod tests {
 
     #[test]
     fn writes_for_unknown_and_deleted_parents_are_found() {
-        let mut known = evidence(&[false]);
-        assert_eq!(owners(&known, &[apply(201)]), Vec::<String>::new());
+        let mut evidence = evidence(&[false]);
+        assert_eq!(owners(&evidence, &[apply(201)]), Vec::<String>::new());
         assert_eq!(owners(&Evidence::default(), &[apply(201)]).len(), 1);
-        known.take(&Step::Delete(CACHE, Propagation::Background));
+        evidence.take(&Step::Delete(CACHE, Propagation::Background));
         for (since, count) in [("2026-01-01T00:00:09Z", 0), ("2026-01-01T00:00:01Z", 1)] {
-            known.deleted.insert("u".to_owned(), since.parse().unwrap());
-            assert_eq!(order(&known, &[apply(201)]).len(), count);
+            evidence
+                .deleted
+                .insert("u".to_owned(), since.parse().unwrap());
+            assert_eq!(order(&evidence, &[apply(201)]).len(), count);
         }
-        known.take(&Step::RefuseConnections);
-        assert_eq!(order(&known, &[apply(201)]), Vec::<String>::new());
+        evidence.take(&Step::RefuseConnections);
+        assert_eq!(order(&evidence, &[apply(201)]), Vec::<String>::new());
     }
 
     #[test]
@@ -463,17 +470,17 @@ mod tests {
             lease.answered = at.parse().unwrap();
             lease
         };
-        let mut made = apply(201);
-        assert_eq!(lead(&[made.clone()]), Vec::<String>::new());
-        made.user_agent = "innkeeper/1 (a_1)".to_owned();
+        let mut creation = apply(201);
+        assert_eq!(lead(&[creation.clone()]), Vec::<String>::new());
+        creation.user_agent = "innkeeper/1 (a_1)".to_owned();
         let [early, late] = ["2026-01-01T00:00:01Z", "2026-01-01T00:00:09Z"];
         let own = [
             lease("a_1", early),
-            made.clone(),
+            creation.clone(),
             lease("b_1", "2026-01-01T00:00:11Z"),
         ];
         assert_eq!(lead(&own), Vec::<String>::new());
-        let lost = [lease("a_1", early), lease("b_1", late), made];
+        let lost = [lease("a_1", early), lease("b_1", late), creation];
         assert_eq!(lead(&lost).len(), 1);
     }
 

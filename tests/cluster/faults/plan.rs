@@ -89,15 +89,13 @@ impl Plan {
     /// Builds the plan with this name.
     pub(crate) fn new(name: Name) -> Self {
         let mut rng = Rng::with_seed(name.seed.wrapping_mul(31).wrapping_add(name.row.into()));
-        let all = rounds::rounds(name.row, name.seed, &mut rng);
-        let kept = all
+        let rounds = rounds::rounds(name.row, name.seed, &mut rng)
             .into_iter()
             .enumerate()
-            .filter(|(number, _)| *number == 0 || !name.dropped.contains(number));
-        Self {
-            rounds: kept.map(|(_, round)| round).collect(),
-            name,
-        }
+            .filter(|(number, _)| *number == 0 || !name.dropped.contains(number))
+            .map(|(_, round)| round)
+            .collect();
+        Self { rounds, name }
     }
 
     /// Plans with one round less than this one, to find the smallest plan that fails.

@@ -294,7 +294,7 @@ fn history_gone(rng: &mut Rng) -> Vec<Step> {
             action,
         })
     };
-    let gone = Action::Answer {
+    let gone_response = Action::Answer {
         code: 410,
         retry_after: None,
     };
@@ -327,7 +327,7 @@ fn history_gone(rng: &mut Rng) -> Vec<Step> {
         rule(
             on(one(rng, &[Verb::Read, Verb::Watch]), path(rng)),
             rng.u32(1..=4),
-            gone,
+            gone_response,
         ),
         Step::CloseConnections(on(Verb::Watch, ""), End::Close),
         Step::EditChild(OTHER_CACHE, ForeignEdit::Remove),

@@ -132,11 +132,13 @@ impl TestCluster {
         let references = references
             .entry(subject)
             .or_insert_with(|| self.learn(subject));
-        let wanted = desired_parents.iter().flat_map(|(parent, desired)| {
-            let key = (parent.sort, plain(parent.sort, *desired));
-            named(&references[&key], *parent)
-        });
-        wanted.collect()
+        desired_parents
+            .iter()
+            .flat_map(|(parent, desired)| {
+                let key = (parent.sort, plain(parent.sort, *desired));
+                named(&references[&key], *parent)
+            })
+            .collect()
     }
 
     /// Deletes a finished plan's parents; the next plan's controller removes the finalizers.
@@ -243,8 +245,8 @@ pub(crate) struct PooledCluster(Option<TestCluster>);
 impl PooledCluster {
     /// Takes a free cluster, or starts a new one.
     pub(crate) fn take() -> Self {
-        let found = free().lock().unwrap_or_else(PoisonError::into_inner).pop();
-        Self(Some(found.unwrap_or_else(TestCluster::new)))
+        let cluster = free().lock().unwrap_or_else(PoisonError::into_inner).pop();
+        Self(Some(cluster.unwrap_or_else(TestCluster::new)))
     }
 }
 
@@ -262,8 +264,10 @@ impl Drop for PooledCluster {
         if let Some(cluster) = self.0.take()
             && !std::thread::panicking()
         {
-            let mut free = free().lock().unwrap_or_else(PoisonError::into_inner);
-            free.push(cluster);
+            free()
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(cluster);
         }
     }
 }

@@ -65,10 +65,9 @@ impl Variants {
 
         let registry = Registry::start().unwrap();
         let cache = CacheDirectory::warm();
-        let cache = cache.path().to_str().unwrap();
         let client = Client::innkeeper()
             .unwrap()
-            .with("INNKEEPER_CACHE_DIR", cache);
+            .with("INNKEEPER_CACHE_DIR", cache.path().to_str().unwrap());
         let reference = format!("{}/plugins/memcached", registry.address());
         let run = |command: &[&str], tag: &str, more: &[&str]| {
             let reference = format!("{reference}:{tag}");
@@ -175,12 +174,12 @@ fn every_variant_of_a_plugin_serves_with_the_roles_of_the_chart() {
     variants.serve("namespaces");
     let parent = PARENTS[0];
     eventually("the parent is not selected", || {
-        let found = site.stage.get(&site.namespace, parent);
-        match condition(&found, "Synced") {
+        let object = site.stage.get(&site.namespace, parent);
+        match condition(&object, "Synced") {
             Some(text) if text.starts_with("Unknown/NotSelected") => Ok(()),
             _ => Err(format!(
                 "{:#}\n{}",
-                found["status"],
+                object["status"],
                 variants.pod.log().unwrap()
             )),
         }

@@ -78,14 +78,14 @@ impl Proxy {
 
 /// Returns TLS settings for a proxy, with a self-signed certificate.
 pub(super) fn tls() -> Arc<ServerConfig> {
-    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
-    let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+    let certified_key = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let key = PrivateKeyDer::try_from(certified_key.signing_key.serialize_der()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
-        .with_single_cert(vec![made.cert.der().clone()], key)
+        .with_single_cert(vec![certified_key.cert.der().clone()], key)
         .unwrap();
     Arc::new(config)
 }
@@ -149,9 +149,12 @@ fn connect<S: Read + Write>(client: &mut S, requires_user: bool) -> io::Result<T
         )?;
         return Err(io::ErrorKind::PermissionDenied.into());
     }
-    let target = lines.first().and_then(|line| line.strip_prefix("CONNECT "));
-    let target = target.and_then(|target| target.split(' ').next());
-    let upstream = TcpStream::connect(target.unwrap_or_default())?;
+    let target = lines
+        .first()
+        .and_then(|line| line.strip_prefix("CONNECT "))
+        .and_then(|target| target.split(' ').next())
+        .unwrap_or_default();
+    let upstream = TcpStream::connect(target)?;
     client.write_all(b"HTTP/1.1 200 OK\r\n\r\n")?;
     Ok(upstream)
 }
