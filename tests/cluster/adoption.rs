@@ -31,7 +31,7 @@ fn grants(adopt: bool) -> Value {
 }
 
 /// Creates an object with these owners by hand, under the name that a parent's child would get.
-fn found(fixture: &MoodyFixture, number: usize, owners: &Value) -> Value {
+fn create_object(fixture: &MoodyFixture, number: usize, owners: &Value) -> Value {
     let object = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": name(number), "ownerReferences": owners},
@@ -85,8 +85,8 @@ fn an_object_without_a_controller_is_adopted_once_grant_and_parent_agree() {
         "apiVersion": "v1", "kind": "Namespace", "name": "default",
         "uid": other["metadata"]["uid"], "controller": true,
     }]);
-    let free = found(&fixture, 1, &json!([]));
-    let taken = found(&fixture, 2, &foreign_owner);
+    let free = create_object(&fixture, 1, &json!([]));
+    let taken = create_object(&fixture, 2, &foreign_owner);
     fixture.put(1, &json!({}));
     fixture.put(2, &json!({}));
 
@@ -125,7 +125,7 @@ fn an_object_without_a_controller_is_adopted_once_grant_and_parent_agree() {
 fn a_parent_that_asks_for_adoption_waits_for_the_grant() {
     let fixture = MoodyFixture::new(1);
     let host = fixture.start_with(&grants(false));
-    let free = found(&fixture, 1, &json!([]));
+    let free = create_object(&fixture, 1, &json!([]));
     let parent = json!({
         "apiVersion": API, "kind": "Moody", "spec": {},
         "metadata": {"name": name(1), "annotations": {"innkeeper.dev/adopt": "true"}},

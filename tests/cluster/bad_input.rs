@@ -143,12 +143,12 @@ fn renamed(stage: &Stage, guest: &Path, from: &str, to: &str) -> PathBuf {
     assert_eq!(from.len(), to.len());
     let mut bytes = fs::read(guest).unwrap();
     let mut at = 0;
-    while let Some(found) = bytes[at..]
+    while let Some(offset) = bytes[at..]
         .windows(from.len())
         .position(|window| window == from.as_bytes())
     {
-        bytes[at + found..][..to.len()].copy_from_slice(to.as_bytes());
-        at += found + to.len();
+        bytes[at + offset..][..to.len()].copy_from_slice(to.as_bytes());
+        at += offset + to.len();
     }
     assert!(at > 0, "{from} is not in {}", guest.display());
     let path = stage.plane.directory().join(format!("{to}.wasm"));

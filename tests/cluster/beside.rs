@@ -32,8 +32,8 @@ fn host(stage: &Stage, arguments: &[&str]) -> Host {
 }
 
 fn holder(stage: &Stage, name: &str, namespaces: &[&str]) -> Host {
-    let own = ["--lease-identity", "holder", "--lease-name", name];
-    let host = host(stage, &[&own, &FAST[..], namespaces].concat());
+    let flags = ["--lease-identity", "holder", "--lease-name", name];
+    let host = host(stage, &[&flags, &FAST[..], namespaces].concat());
     stage.wait_served(&host, &[CRD]);
     host
 }

@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeSet,
+    ffi::OsStr,
     fs,
     path::{Path, PathBuf},
     sync::LazyLock,
@@ -72,15 +73,14 @@ fn entries(directory: &Path) -> Vec<PathBuf> {
 /// identical.
 fn link(from: &Path, to: &Path) {
     for file in entries(from) {
-        let Some(name) = file.file_name() else {
+        let Some(name) = file.file_name().and_then(OsStr::to_str) else {
             continue;
         };
         // Files with other extensions hold verdicts, which depend on the host's limits.
         let is_code = file
             .extension()
             .is_some_and(|extension| extension == "cwasm" || extension == "sum");
-        let digest = name.to_string_lossy();
-        let digest = digest.split('.').next().unwrap_or_default();
+        let digest = name.split('.').next().unwrap_or_default();
         if is_code && GUESTS.contains(digest) {
             // Another test may have linked the file in the meantime, or a host may have removed it.
             drop(fs::hard_link(&file, to.join(name)));

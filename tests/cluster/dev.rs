@@ -169,11 +169,14 @@ impl Session {
         let audit = Audit::open(audit);
         eventually_for(Duration::from_mins(1), text, || {
             let writes = audit.by_host_since(0).map_err(|error| error.to_string())?;
-            let is_it = |write: &&Write| {
+            let is_new_write = |write: &&Write| {
                 let is_new = write.resource == "configmaps" && write.received > saved;
                 is_new && write.body["data"].to_string().contains(text)
             };
-            let new_write = writes.iter().find(is_it).ok_or_else(|| self.file("out"))?;
+            let new_write = writes
+                .iter()
+                .find(is_new_write)
+                .ok_or_else(|| self.file("out"))?;
             Ok::<_, String>(new_write.answered.duration_since(saved).unsigned_abs())
         })
     }

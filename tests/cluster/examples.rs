@@ -99,14 +99,14 @@ fn check_examples(guest: &str) -> Site {
 /// Checks that the API server returns no warning for any workload.
 fn check_no_warnings(site: &Site) {
     let user = site.plane.user();
-    let own = "app.kubernetes.io/managed-by=innkeeper";
+    let selector = "app.kubernetes.io/managed-by=innkeeper";
     for (api_version, kind) in [
         ("apps/v1", "Deployment"),
         ("apps/v1", "StatefulSet"),
         ("batch/v1", "CronJob"),
         ("batch/v1", "Job"),
     ] {
-        for mut workload in user.list(site.kind(api_version, kind), own).unwrap() {
+        for mut workload in user.list(site.kind(api_version, kind), selector).unwrap() {
             if kind == "Job" {
                 // The API server adds these to each Job.
                 workload["spec"]["selector"].take();

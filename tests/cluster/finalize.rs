@@ -137,8 +137,8 @@ impl Case {
             .find(|parent| parent["namespace"] == *self.namespace)
             .unwrap_or_else(|| panic!("{document:#}"));
         let message = parent["message"].as_str().unwrap();
-        let is_it = parent["reason"] == reason && message.contains(part);
-        assert!(is_it, "{parent:#}");
+        let is_reported = parent["reason"] == reason && message.contains(part);
+        assert!(is_reported, "{parent:#}");
     }
 
     fn writes_since(&self, mark: usize) -> Vec<Write> {
@@ -157,11 +157,11 @@ fn parent(end: &str) -> Value {
     })
 }
 
-fn place(lines: &[String], wanted: &str) -> usize {
+fn place(lines: &[String], expected: &str) -> usize {
     lines
         .iter()
-        .position(|line| line == wanted)
-        .unwrap_or_else(|| panic!("no {wanted} in {lines:#?}"))
+        .position(|line| line == expected)
+        .unwrap_or_else(|| panic!("no {expected} in {lines:#?}"))
 }
 
 /// No child exists without the finalizer. If the finalizer came later, a deletion in between would
@@ -261,8 +261,9 @@ fn a_parent_that_cannot_be_finalized_in_its_namespace_names_the_annotation() {
     let skip = "innkeeper.dev/skip-finalize";
     assert!(synced.contains(skip), "{synced}");
     let log = case.host.log().unwrap();
-    let is_it = |line: &str| line.contains("cannot be finalized") && line.contains(skip);
-    assert!(log.lines().any(is_it), "{log}");
+    let names_the_annotation =
+        |line: &str| line.contains("cannot be finalized") && line.contains(skip);
+    assert!(log.lines().any(names_the_annotation), "{log}");
     case.check_status("NamespaceTerminating", skip);
     case.merge(&json!({ "metadata": { "annotations": { skip: "true" } } }));
     case.wait_namespace_gone();

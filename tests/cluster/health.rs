@@ -262,8 +262,10 @@ fn stated(health: &Health) {
         ),
         ("True", &["Progressing"], "Current", "Healthy"),
     ] {
-        let mut conditions = vec![condition("Synced", "True"), condition("Ready", ready)];
-        conditions.extend(stated.iter().map(|kind| condition(kind, "True")));
+        let conditions: Vec<Value> = [condition("Synced", "True"), condition("Ready", ready)]
+            .into_iter()
+            .chain(stated.iter().map(|kind| condition(kind, "True")))
+            .collect();
         let object = json!({
             "apiVersion": API, "kind": "Unruly",
             "metadata": {"name": "stated", "namespace": "default", "generation": 1},

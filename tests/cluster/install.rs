@@ -87,14 +87,14 @@ fn image() -> &'static (Image, TempDir) {
 }
 
 /// Regular files below a directory, with their sizes.
-fn files_of(directory: &Path, found: &mut Vec<(PathBuf, u64)>) {
+fn collect_files(directory: &Path, files: &mut Vec<(PathBuf, u64)>) {
     for entry in fs::read_dir(directory).unwrap() {
         let entry = entry.unwrap();
         let metadata = entry.metadata().unwrap();
         if metadata.is_dir() {
-            files_of(&entry.path(), found);
+            collect_files(&entry.path(), files);
         } else {
-            found.push((entry.path(), metadata.len()));
+            files.push((entry.path(), metadata.len()));
         }
     }
 }
@@ -104,7 +104,7 @@ fn the_image_is_small_and_holds_nothing_but_the_host_and_its_plugins() {
     let (image, _) = image();
     assert_eq!(image.user(), 65532);
     let mut files = Vec::new();
-    files_of(image.root(), &mut files);
+    collect_files(image.root(), &mut files);
     let bytes: u64 = files.iter().map(|(_, bytes)| bytes).sum();
     assert!(bytes <= IMAGE_BYTES_MAX, "{bytes}: {files:#?}");
     let name = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();

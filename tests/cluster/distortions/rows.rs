@@ -268,13 +268,13 @@ pub(super) const DISTORTIONS: [Distortion; 25] = [
 ];
 
 /// Leaks the text, because rules need bytes that live as long as the test.
-fn kept(text: String) -> &'static [u8] {
+fn leak(text: String) -> &'static [u8] {
     Box::leak(text.into_bytes().into_boxed_slice())
 }
 
 fn answered(header: &str, body: &str) -> Action {
     let length = body.len();
-    Action::Forge(kept(format!(
+    Action::Forge(leak(format!(
         "HTTP/1.1 200 OK\r\n{header}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
     )))
 }

@@ -60,8 +60,8 @@ impl Run<'_> {
         let user = self.cluster.user();
         let applied = retry("apply a parent", || {
             // A parent that is being deleted would take the new one with it.
-            if let Some(found) = user.get(self.kind(parent.kind()), &parent.name())? {
-                let is_going = !found["metadata"]["deletionTimestamp"].is_null();
+            if let Some(current) = user.get(self.kind(parent.kind()), &parent.name())? {
+                let is_going = !current["metadata"]["deletionTimestamp"].is_null();
                 ensure!(!is_going, "{} is still being deleted", parent.name());
             }
             user.apply(&object)
@@ -200,10 +200,12 @@ impl Run<'_> {
             Tampering::Skew(seconds) => {
                 let lease = retry("read the lease", || user.get(LEASES, LEASE))?
                     .context("there is no lease")?;
-                let renewed = lease["spec"]["renewTime"].as_str();
-                let renewed: Timestamp = renewed.context("the lease has no time")?.parse()?;
-                let shown = renewed + SignedDuration::from_secs(seconds);
-                merge(json!({ "renewTime": format!("{shown:.6}") }))
+                let renew_time: Timestamp = lease["spec"]["renewTime"]
+                    .as_str()
+                    .context("the lease has no time")?
+                    .parse()?;
+                let skewed = renew_time + SignedDuration::from_secs(seconds);
+                merge(json!({ "renewTime": format!("{skewed:.6}") }))
             }
             Tampering::Remove => retry("delete the lease", || user.delete(LEASES, LEASE)),
             Tampering::Give => merge(json!({ "holderIdentity": "another-host" })),

@@ -89,7 +89,7 @@ impl Run<'_> {
 
     /// A zero quota, which refuses every further object.
     fn quota(&self, plural: &str) -> Vec<Value> {
-        let counted = if plural == "deployments" {
+        let resource = if plural == "deployments" {
             "count/deployments.apps"
         } else {
             "count/services"
@@ -97,7 +97,7 @@ impl Run<'_> {
         vec![json!({
             "apiVersion": "v1", "kind": "ResourceQuota",
             "metadata": { "name": NAME, "namespace": self.namespace },
-            "spec": { "hard": { counted: "0" } },
+            "spec": { "hard": { resource: "0" } },
         })]
     }
 

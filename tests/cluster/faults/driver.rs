@@ -68,7 +68,7 @@ pub(crate) fn run(
     let begun = Instant::now();
     let mut violations = Vec::new();
     // The reference states are recorded before the first fault.
-    cluster.wanted(subject, &BTreeMap::new());
+    cluster.desired_state(subject, &BTreeMap::new());
     let namespace = cluster.stage.namespace("plan");
     let marks = cluster
         .audits()
@@ -102,7 +102,7 @@ pub(crate) fn run(
     }
     if subject == Subject::Host && violations.is_empty() {
         match oracles::judge(&mut run, marks) {
-            Ok(found) => violations.extend(found),
+            Ok(more) => violations.extend(more),
             Err(error) => violations.push(format!("no verdict: {error:#}")),
         }
     }
@@ -121,7 +121,7 @@ pub(crate) fn run(
         }
     }
     let parents: Vec<Parent> = run.desired_parents.now.keys().copied().collect();
-    cluster.leave(&run.namespace, parents.into_iter());
+    cluster.delete_parents(&run.namespace, parents.into_iter());
     Outcome {
         violations,
         round,
@@ -319,7 +319,9 @@ impl Run<'_> {
     }
 
     fn converge(&mut self) -> Result<()> {
-        let expected = self.cluster.wanted(self.subject, &self.desired_parents.now);
+        let expected = self
+            .cluster
+            .desired_state(self.subject, &self.desired_parents.now);
         self.wait("the cluster is in the desired state", |run| {
             let actual = normal::state(run.cluster.user(), &run.namespace, KINDS)?;
             let differences = differences(&expected, &actual);
@@ -393,7 +395,7 @@ impl Run<'_> {
         relay.clear();
         while relay.stopped.try_recv().is_ok() {}
         let plane = &self.cluster.stage.plane;
-        let mends: [&[&str]; 6] = [
+        let repairs: [&[&str]; 6] = [
             &["resume", "apiserver"],
             &["wait", "apiserver"],
             &["mend", "front"],
@@ -401,7 +403,7 @@ impl Run<'_> {
             &["front", "apiserver"],
             &["stop", "apiserver-2"],
         ];
-        for words in mends {
+        for words in repairs {
             // Fails for a server that was not broken; ignored here.
             drop(plane.control(words));
         }

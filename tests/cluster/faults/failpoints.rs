@@ -51,8 +51,8 @@ fn live(stage: &Stage, namespace: &str, place: &str, number: u64) -> ExitStatus 
     let mut host = Host::start(&stage.plane.kubeconfig(), &options).unwrap();
     let mut edits = 0;
     eventually("the host aborts at its failpoint", || -> Result<_> {
-        if let Some(ended) = host.process().try_wait()? {
-            return Ok(ended);
+        if let Some(status) = host.process().try_wait()? {
+            return Ok(status);
         }
         edits += 1;
         // The first hosts abort before the kind exists, so an edit may fail.

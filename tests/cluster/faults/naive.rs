@@ -136,14 +136,14 @@ async fn reconcile(
     context: Arc<Context>,
 ) -> Result<Action, kube::Error> {
     let namespace = parent.namespace().unwrap_or_default();
-    let (wanted, unwanted) = children(&parent);
-    for child in wanted {
+    let (desired, undesired) = children(&parent);
+    for child in desired {
         let api = api(&context, &namespace, &child);
         let name = parent.name_any();
         let params = PatchParams::apply(MANAGER).force();
         api.patch(&name, &params, &Patch::Apply(&child)).await?;
     }
-    for child in unwanted {
+    for child in undesired {
         let api = api(&context, &namespace, &child);
         match api.delete(&parent.name_any(), &Default::default()).await {
             Err(kube::Error::Api(status)) if status.is_not_found() => {}

@@ -165,10 +165,10 @@ fn conditions(parent: &Value) -> Value {
 }
 
 /// The differences between two states, in short lines.
-pub(crate) fn differences(wanted: &State, found: &State) -> Vec<String> {
+pub(crate) fn differences(expected: &State, actual: &State) -> Vec<String> {
     let mut all = Vec::new();
-    for (key, form) in wanted {
-        match found.get(key) {
+    for (key, form) in expected {
+        match actual.get(key) {
             None => all.push(format!("{key} is missing")),
             Some(other) if other != form => {
                 all.push(format!("{key} differs: {}", first(form, other)))
@@ -176,24 +176,24 @@ pub(crate) fn differences(wanted: &State, found: &State) -> Vec<String> {
             Some(_) => {}
         }
     }
-    let extra = found.keys().filter(|key| !wanted.contains_key(*key));
+    let extra = actual.keys().filter(|key| !expected.contains_key(*key));
     all.extend(extra.map(|key| format!("{key} is not wanted")));
     all
 }
 
 /// The first difference between two values.
-fn first(wanted: &Value, found: &Value) -> String {
-    if let (Some(a), Some(b)) = (wanted.as_object(), found.as_object()) {
+fn first(expected: &Value, actual: &Value) -> String {
+    if let (Some(a), Some(b)) = (expected.as_object(), actual.as_object()) {
         let names = a.keys().chain(b.keys());
         for name in names {
-            let a = &wanted[name];
-            let b = &found[name];
+            let a = &expected[name];
+            let b = &actual[name];
             if a != b {
                 return format!("{name}.{}", first(a, b));
             }
         }
     }
-    format!("{wanted} is wanted, {found} is found")
+    format!("{expected} is wanted, {actual} is found")
 }
 
 #[cfg(test)]

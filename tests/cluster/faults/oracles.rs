@@ -84,11 +84,11 @@ impl Evidence {
 
     /// The child's parent, and true if every desired state of that parent includes the child.
     fn owner(&self, resource: &str, name: &str) -> Option<(Parent, bool)> {
-        let is_it = |child: &Child| child.resource == resource && child.name == name;
+        let is_same = |child: &Child| child.resource == resource && child.name == name;
         self.desired_parents
             .iter()
             .find_map(|(parent, desired_parents)| {
-                let has = |desired: &Desired| parent.children(*desired).iter().any(is_it);
+                let has = |desired: &Desired| parent.children(*desired).iter().any(is_same);
                 let had: Vec<bool> = desired_parents.iter().map(has).collect();
                 let is_always = had.iter().all(|had| *had);
                 had.contains(&true).then_some((*parent, is_always))
@@ -125,13 +125,15 @@ pub(super) fn writes(run: &Run<'_>, marks: [usize; 2]) -> Result<Vec<Write>> {
 /// The host's violations.
 pub(super) fn judge(run: &mut Run<'_>, marks: [usize; 2]) -> Result<Vec<String>> {
     let writes = all(run, marks)?;
-    let mut violations = counts(&run.evidence, &writes);
-    violations.extend(owners(&run.evidence, &writes));
-    violations.extend(order(&run.evidence, &writes));
-    violations.extend(lead(&everywhere(run, marks)?));
-    violations.extend(pace(&run.cluster.relay.seen()));
-    let pid = run.pid()?;
-    violations.extend(process(pid)?);
+    let mut violations = [
+        counts(&run.evidence, &writes),
+        owners(&run.evidence, &writes),
+        order(&run.evidence, &writes),
+        lead(&everywhere(run, marks)?),
+        pace(&run.cluster.relay.seen()),
+        process(run.pid()?)?,
+    ]
+    .concat();
     violations.extend(check_log(&run.log()).err().map(|error| error.to_string()));
     Ok(violations)
 }
@@ -180,7 +182,7 @@ fn counts(evidence: &Evidence, writes: &[Write]) -> Vec<String> {
         let Some((parent, is_always)) = evidence.owner(resource, name) else {
             continue;
         };
-        let of =
+        let parent_count =
             |counts: &BTreeMap<Parent, usize>| counts.get(&parent).copied().unwrap_or_default();
         let creates_max = 1 + sum.deletes + evidence.restores;
         if sum.creates > creates_max {
@@ -189,8 +191,9 @@ fn counts(evidence: &Evidence, writes: &[Write]) -> Vec<String> {
                 sum.creates, sum.deletes
             ));
         }
-        let updates_max =
-            of(&evidence.puts) + 2 * of(&evidence.foreign_edits) + 2 * evidence.restores;
+        let updates_max = parent_count(&evidence.puts)
+            + 2 * parent_count(&evidence.foreign_edits)
+            + 2 * evidence.restores;
         if sum.updates > updates_max {
             violations.push(format!(
                 "O-sum: {resource} {name} was updated {} times, with {updates_max} reasons",

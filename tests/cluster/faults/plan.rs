@@ -101,14 +101,15 @@ impl Plan {
     /// Plans with one round less than this one, to find the smallest plan that fails.
     pub(crate) fn smaller(&self) -> Vec<Self> {
         let all = self.rounds.len() + self.name.dropped.len();
-        let droppable = (1..all).filter(|round| !self.name.dropped.contains(round));
-        let without = droppable.map(|round| {
-            let mut name = self.name.clone();
-            name.dropped.push(round);
-            name.dropped.sort_unstable();
-            Self::new(name)
-        });
-        without.collect()
+        (1..all)
+            .filter(|round| !self.name.dropped.contains(round))
+            .map(|round| {
+                let mut name = self.name.clone();
+                name.dropped.push(round);
+                name.dropped.sort_unstable();
+                Self::new(name)
+            })
+            .collect()
     }
 
     pub(crate) fn steps(&self) -> impl Iterator<Item = &Step> {
@@ -123,7 +124,7 @@ impl Plan {
     /// compares their work together with the host's: client-go gives up a silent connection after
     /// 45 s and backs off for up to 30 s.
     pub(crate) fn patience(&self) -> Duration {
-        let of_step = |step: &Step| match step {
+        let step_seconds = |step: &Step| match step {
             Step::Rule(rule) => match rule.action {
                 Action::Cut {
                     end: End::Silence, ..
@@ -135,7 +136,7 @@ impl Plan {
             Step::Server(_) => 180,
             _ => 60,
         };
-        Duration::from_secs(self.steps().map(of_step).max().unwrap_or(60))
+        Duration::from_secs(self.steps().map(step_seconds).max().unwrap_or(60))
     }
 }
 
@@ -404,7 +405,7 @@ impl Parent {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DesiredParents {
     pub(crate) now: BTreeMap<Parent, Desired>,
-    kept: BTreeMap<Parent, Desired>,
+    snapshot: BTreeMap<Parent, Desired>,
 }
 
 impl DesiredParents {
@@ -419,8 +420,8 @@ impl DesiredParents {
                 self.now.remove(parent);
             }
             Step::DeleteCrd => self.now.retain(|parent, _| parent.sort != Sort::Plain),
-            Step::Snapshot => self.kept = self.now.clone(),
-            Step::Restore => self.now = self.kept.clone(),
+            Step::Snapshot => self.snapshot = self.now.clone(),
+            Step::Restore => self.now = self.snapshot.clone(),
             Step::KillAt(_, _, step) => self.take(step),
             _ => {}
         }

@@ -93,8 +93,12 @@ type References = BTreeMap<(Sort, Desired), State>;
 impl TestCluster {
     fn new() -> Self {
         let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
-        let mut plugins = HostOptions::with_guests(&["memcached"]).unwrap().plugins;
-        plugins.extend(["unruly", "farewell"].map(|name| guests.join(format!("{name}.wasm"))));
+        let plugins = HostOptions::with_guests(&["memcached"])
+            .unwrap()
+            .plugins
+            .into_iter()
+            .chain(["unruly", "farewell"].map(|name| guests.join(format!("{name}.wasm"))))
+            .collect();
         let stage = Stage::full(plugins);
         let relay = Relay::start_for(&stage.plane.directory().join("kubeconfig-front")).unwrap();
         let host = stage.host();
@@ -123,7 +127,7 @@ impl TestCluster {
     }
 
     /// The cluster state once all parents are in the desired state.
-    pub(crate) fn wanted(
+    pub(crate) fn desired_state(
         &self,
         subject: Subject,
         desired_parents: &BTreeMap<Parent, Desired>,
@@ -131,7 +135,7 @@ impl TestCluster {
         let mut references = self.references.lock().unwrap();
         let references = references
             .entry(subject)
-            .or_insert_with(|| self.learn(subject));
+            .or_insert_with(|| self.record_references(subject));
         desired_parents
             .iter()
             .flat_map(|(parent, desired)| {
@@ -142,7 +146,7 @@ impl TestCluster {
     }
 
     /// Deletes a finished plan's parents; the next plan's controller removes the finalizers.
-    pub(crate) fn leave(&self, namespace: &str, parents: impl Iterator<Item = Parent>) {
+    pub(crate) fn delete_parents(&self, namespace: &str, parents: impl Iterator<Item = Parent>) {
         for parent in parents {
             let (api_version, kind) = parent.kind();
             let kind = Kind::new(api_version, kind, namespace);
@@ -151,7 +155,7 @@ impl TestCluster {
     }
 
     /// Records the reference states: one parent for every desired state, without faults.
-    fn learn(&self, subject: Subject) -> References {
+    fn record_references(&self, subject: Subject) -> References {
         let namespace = self.stage.namespace("reference");
         let parents: Vec<(Parent, Desired)> = every(subject).collect();
         for (parent, desired) in &parents {
@@ -188,7 +192,7 @@ impl TestCluster {
         if let Some(process) = controller.process() {
             process.kill().unwrap();
         }
-        self.leave(&namespace, parents.iter().map(|(parent, _)| *parent));
+        self.delete_parents(&namespace, parents.iter().map(|(parent, _)| *parent));
         let learnt = parents.into_iter().map(|(parent, desired)| {
             let key = (parent.sort, plain(parent.sort, desired));
             (key, part(&state, parent))
