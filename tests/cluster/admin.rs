@@ -116,7 +116,7 @@ fn a_host_reports_readiness_and_counts_its_work() {
         "{after}"
     );
     assert!(!after.contains("innkeeper_plugin_faults_total{"), "{after}");
-    process_is_measured(&after);
+    check_process_metrics(&after);
     let errors = "controller_runtime_reconcile_errors_total";
     assert!(sum(&after, errors, CONTROLLER).abs() < 0.5, "{after}");
 
@@ -125,7 +125,7 @@ fn a_host_reports_readiness_and_counts_its_work() {
     for moves in ["runtime", "watches", "controller/memcached/memcached"] {
         assert!(live.contains(&format!("[+]{moves} ok")), "{live}");
     }
-    debugging(address);
+    check_debug_endpoints(address);
     Stage::stop(host);
 }
 
@@ -154,7 +154,7 @@ fn a_periodic_resync_writes_nothing() {
 
 /// Checks the metrics that every Prometheus client exports.
 #[track_caller]
-fn process_is_measured(metrics: &str) {
+fn check_process_metrics(metrics: &str) {
     for name in [
         "process_cpu_seconds_total",
         "process_resident_memory_bytes",
@@ -175,7 +175,7 @@ fn process_is_measured(metrics: &str) {
 
 /// Checks the endpoints that only `--debug-endpoints` enables.
 #[track_caller]
-fn debugging(address: &str) {
+fn check_debug_endpoints(address: &str) {
     let (status, state) = get(address, "/debug/state");
     let state: Value = serde_json::from_str(&state).unwrap();
     assert_eq!((status, &state["started"]), (200, &json!(true)), "{state}");

@@ -139,7 +139,7 @@ fn a_second_plugin_of_the_same_name_is_refused_and_all_others_are_served() {
 
 /// Copies a guest under another name with the same length; nothing else distinguishes the two
 /// plugins.
-fn renamed(stage: &Stage, guest: &Path, from: &str, to: &str) -> PathBuf {
+fn copy_renamed(stage: &Stage, guest: &Path, from: &str, to: &str) -> PathBuf {
     assert_eq!(from.len(), to.len());
     let mut bytes = fs::read(guest).unwrap();
     let mut at = 0;
@@ -162,7 +162,7 @@ fn a_second_plugin_for_a_parent_kind_is_refused_with_the_name_of_the_first() {
     let first = path_from_env("INNKEEPER_TEST_GUESTS")
         .unwrap()
         .join("unruly.wasm");
-    let second = renamed(&stage, &first, "unruly", "untidy");
+    let second = copy_renamed(&stage, &first, "unruly", "untidy");
     stage.options.plugins.insert(0, second);
     stage.options.plugins.insert(0, first);
     let host = stage.host();

@@ -133,7 +133,7 @@ fn owned_by(owner: &Value) -> Value {
 }
 
 /// Counts the ConfigMaps in a namespace that have the plugin's label.
-fn labelled_objects(stage: &Stage, namespace: &str) -> usize {
+fn count_labelled(stage: &Stage, namespace: &str) -> usize {
     let kind = Kind::new("v1", "ConfigMap", namespace);
     stage
         .plane
@@ -194,7 +194,7 @@ fn a_full_namespace_stops_its_own_parents_until_it_shrinks() {
     fixture.check_reconciles(&host, "beside");
     let now = stage.get(&tenant, config_map("filled"));
     assert_eq!(now["metadata"]["uid"], child["metadata"]["uid"]);
-    let fillers = || labelled_objects(stage, &tenant) - 1;
+    let fillers = || count_labelled(stage, &tenant) - 1;
     assert_eq!(fillers(), 10);
 
     for number in 0..6 {

@@ -197,9 +197,9 @@ fn metrics_are_for_callers_whom_the_api_server_permits_to_get_them() {
     let put = ask_secure(&site.address, "PUT", "/debug/log", Some(&scraper));
     assert_eq!(put.unwrap().status, 403);
 
-    commands_reach_it(&site, &scraper);
-    is_rotated(&site);
-    is_bounded(&site, &scraper);
+    check_commands(&site, &scraper);
+    check_rotation(&site);
+    check_review_limit(&site, &scraper);
 
     plane.control(&["pause", "apiserver"]).unwrap();
     let other = format!("{scraper}x");
@@ -248,7 +248,7 @@ impl Client {
 
     /// Checks that `record` exits with this code and message.
     #[track_caller]
-    fn refused(&self, address: &str, flags: &str, code: i32, message: &str) {
+    fn check_refused(&self, address: &str, flags: &str, code: i32, message: &str) {
         let flags: Vec<&str> = flags.split_whitespace().collect();
         let to = self.directory.to_str().unwrap();
         let order = ["--parent", "demo/web", "--to", to];
@@ -263,7 +263,7 @@ impl Client {
 /// Checks that `status` and `record` verify the host's certificate and send a token that the API
 /// server authorizes.
 #[track_caller]
-fn commands_reach_it(site: &Site, scraper: &str) {
+fn check_commands(site: &Site, scraper: &str) {
     let client = Client::new(site);
     let Client {
         named,
@@ -324,14 +324,14 @@ fn commands_reach_it(site: &Site, scraper: &str) {
             "it contains no token",
         ),
     ] {
-        client.refused(address, &flags, code, message);
+        client.check_refused(address, &flags, code, message);
     }
-    commands_ask_it(site, &client, &able);
+    check_recording(site, &client, &able);
 }
 
 /// Checks that `record` succeeds with the debugger's token.
 #[track_caller]
-fn commands_ask_it(site: &Site, client: &Client, able: &str) {
+fn check_recording(site: &Site, client: &Client, able: &str) {
     let Client {
         named,
         numeric,
@@ -370,7 +370,7 @@ fn commands_ask_it(site: &Site, client: &Client, able: &str) {
 /// Checks that the host serves the certificate in the files, or the last good one if they are
 /// missing.
 #[track_caller]
-fn is_rotated(site: &Site) {
+fn check_rotation(site: &Site) {
     let shown = || site.ask("/livez", None).certificate;
     assert_eq!(shown(), site.certificate);
     let [file, key] = Site::files(&site.stage);
@@ -390,7 +390,7 @@ fn is_rotated(site: &Site) {
 
 /// Checks that unknown tokens cause few reviews on the API server, and known ones none.
 #[track_caller]
-fn is_bounded(site: &Site, scraper: &str) {
+fn check_review_limit(site: &Site, scraper: &str) {
     let audit = site.stage.plane.audit();
     let mark = audit.mark().unwrap();
     let begin = Instant::now();

@@ -40,7 +40,7 @@ fn compete(stage: &Stage, namespace: &str) -> usize {
 }
 
 /// Counts the host's writes to the Deployment after a mark.
-fn repairs(stage: &Stage, mark: usize) -> usize {
+fn count_repairs(stage: &Stage, mark: usize) -> usize {
     let writes = stage.writes_since(mark);
     let repairs = writes
         .iter()
@@ -74,9 +74,9 @@ fn a_contested_field_is_restored_at_growing_intervals() {
     let sets = compete(&stage, &namespace);
     // Five immediate repairs, then one after five seconds; the next would come ten seconds later.
     assert!(
-        (5..=7).contains(&repairs(&stage, mark)),
+        (5..=7).contains(&count_repairs(&stage, mark)),
         "{}",
-        repairs(&stage, mark)
+        count_repairs(&stage, mark)
     );
     assert!((5..=8).contains(&sets), "{sets}");
     let text = wait_conflict(&stage, &host, &namespace);

@@ -19,7 +19,7 @@ const OPERATOR: &str = "old-operator";
 const QUIET: Duration = Duration::from_millis(800);
 
 /// Spec for a working plugin with a field manager, which may adopt ConfigMaps.
-fn under(manager: Option<&str>) -> Value {
+fn plugin_spec(manager: Option<&str>) -> Value {
     let mut spec = adopting();
     if let Some(manager) = manager {
         spec["fieldManager"] = json!(manager);
@@ -41,7 +41,7 @@ fn appliers(object: &Value) -> Vec<&str> {
 }
 
 /// The host's writes in the parents' namespace.
-fn written(fixture: &MoodyFixture, mark: usize) -> Vec<String> {
+fn host_writes(fixture: &MoodyFixture, mark: usize) -> Vec<String> {
     let writes = fixture
         .site
         .stage
@@ -67,7 +67,7 @@ fn check_restored(fixture: &MoodyFixture, host: &Host, number: usize) {
     });
     stage.settle(QUIET);
     let expected = format!("patch configmaps {name} 200");
-    assert_eq!(written(fixture, mark), [expected]);
+    assert_eq!(host_writes(fixture, mark), [expected]);
 }
 
 /// Restarts the host, and checks that the new one has nothing to write.
@@ -81,14 +81,14 @@ fn restart(fixture: &MoodyFixture, host: Host) -> Host {
         log => Err(log),
     });
     fixture.site.stage.settle(Duration::from_secs(2));
-    assert_eq!(written(fixture, mark), [""; 0]);
+    assert_eq!(host_writes(fixture, mark), [""; 0]);
     host
 }
 
 #[test]
 fn fields_applied_earlier_under_the_same_manager_are_removed_unless_the_plugin_states_them() {
     let fixture = MoodyFixture::new(1);
-    let host = fixture.start_with(&under(Some(OPERATOR)));
+    let host = fixture.start_with(&plugin_spec(Some(OPERATOR)));
     let stage = &fixture.site.stage;
     let namespace = &fixture.site.namespace;
     let user = stage.plane.user();
@@ -120,7 +120,7 @@ fn fields_applied_earlier_under_the_same_manager_are_removed_unless_the_plugin_s
     assert_eq!(appliers(&parent)[0], "innkeeper:moody:status");
 
     stage.settle(Duration::from_secs(2));
-    assert_eq!(written(&fixture, mark), [""; 0]);
+    assert_eq!(host_writes(&fixture, mark), [""; 0]);
     check_restored(&fixture, &host, 1);
     let host = restart(&fixture, host);
     check_restored(&fixture, &host, 1);
@@ -130,7 +130,7 @@ fn fields_applied_earlier_under_the_same_manager_are_removed_unless_the_plugin_s
 #[test]
 fn a_new_manager_costs_one_write_for_each_child_and_changes_nothing_else() {
     let fixture = MoodyFixture::new(3);
-    let mut host = fixture.start_with(&under(None));
+    let mut host = fixture.start_with(&plugin_spec(None));
     let data = || (0..3).map(|number| child(&fixture, number)["data"].clone());
     let before: Vec<Value> = data().collect();
     let uids = fixture.uids();
@@ -139,7 +139,7 @@ fn a_new_manager_costs_one_write_for_each_child_and_changes_nothing_else() {
         .collect();
     for manager in ["first", "second"] {
         let mark = fixture.site.stage.settle(QUIET);
-        fixture.apply(&under(Some(manager)));
+        fixture.apply(&plugin_spec(Some(manager)));
         fixture.wait_healthy(&host);
         for number in 0..3 {
             let name = name(number);
@@ -150,17 +150,17 @@ fn a_new_manager_costs_one_write_for_each_child_and_changes_nothing_else() {
             });
         }
         fixture.site.stage.settle(Duration::from_secs(2));
-        assert_eq!(written(&fixture, mark), children, "{manager}");
+        assert_eq!(host_writes(&fixture, mark), children, "{manager}");
         check_restored(&fixture, &host, 0);
         host = restart(&fixture, host);
     }
     // The plugin's previous manager still owns the fields that it applied, so the host rewrites
     // only the child that was restored under another manager.
     let mark = fixture.site.stage.mark();
-    fixture.apply(&under(None));
+    fixture.apply(&plugin_spec(None));
     fixture.wait_healthy(&host);
     fixture.site.stage.settle(Duration::from_secs(2));
-    assert_eq!(written(&fixture, mark), children[..1]);
+    assert_eq!(host_writes(&fixture, mark), children[..1]);
     assert_eq!(data().collect::<Vec<_>>(), before);
     assert_eq!(fixture.uids(), uids);
     let all_managers = ["first", "innkeeper:moody", "second"];

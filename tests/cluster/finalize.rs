@@ -157,7 +157,7 @@ fn parent(end: &str) -> Value {
     })
 }
 
-fn place(lines: &[String], expected: &str) -> usize {
+fn line_position(lines: &[String], expected: &str) -> usize {
     lines
         .iter()
         .position(|line| line == expected)
@@ -172,9 +172,9 @@ fn the_finalizer_is_set_before_the_first_child_and_removed_last() {
     let case = Case::start(&parent("goodbye"));
     let writes = case.writes_since(mark);
     let write_lines = lines(&writes);
-    let finalizer = place(&write_lines, &format!("patch {CRD} parent 200"));
+    let finalizer = line_position(&write_lines, &format!("patch {CRD} parent 200"));
     assert_eq!(finalizers(&writes[finalizer].body), [FINALIZER]);
-    assert!(finalizer < place(&write_lines, "patch configmaps parent-hello 201"));
+    assert!(finalizer < line_position(&write_lines, "patch configmaps parent-hello 201"));
     assert_eq!(case.find(GOODBYE), None);
 
     let mark = case.stage.mark();
@@ -184,7 +184,7 @@ fn the_finalizer_is_set_before_the_first_child_and_removed_last() {
     }
     let writes = case.writes_since(mark);
     let write_lines = lines(&writes);
-    place(&write_lines, "patch configmaps parent-goodbye 201");
+    line_position(&write_lines, "patch configmaps parent-goodbye 201");
     let last = writes.last().unwrap();
     assert_eq!(last.line(), format!("patch {CRD} parent 200"));
     assert!(last.body.to_string().contains(FINALIZER), "{}", last.body);
@@ -223,7 +223,7 @@ fn an_unfinished_guest_holds_the_parent_and_the_parent_reports_it() {
         case.merge(&json!({ "spec": { "end": "goodbye" } }));
         case.wait_gone(PARENT);
         let writes = lines(&case.writes_since(mark));
-        place(&writes, "patch configmaps parent-goodbye 201");
+        line_position(&writes, "patch configmaps parent-goodbye 201");
     }
 }
 

@@ -186,7 +186,7 @@ fn patiently<T>(goal: &str, mut check: impl FnMut() -> Result<T, String>) -> T {
 }
 
 /// Counts creates, updates and deletes of children in the audit log.
-fn written(fleets: &[Fleet], writes: &[Write]) -> [usize; 3] {
+fn count_writes(fleets: &[Fleet], writes: &[Write]) -> [usize; 3] {
     let is_of_child = |write: &&Write| {
         let resource = write.resource.as_str();
         let is_parent = fleets.iter().any(|fleet| fleet.definition == resource);
@@ -290,19 +290,19 @@ fn the_counts_of_plans_are_the_writes_of_the_swaps_of_all_shipped_plugins() {
             slow.push(format!("{} took {seconds:.1} s", fleet.plugin));
         }
     }
-    assert_eq!(written(&fleets, &stage.writes_since(mark)), [0; 3]);
+    assert_eq!(count_writes(&fleets, &stage.writes_since(mark)), [0; 3]);
 
     for fleet in &fleets {
         fleet.declare(&stage, &fleet.config);
     }
     patiently("the swaps have made all writes", || {
-        match written(&fleets, &stage.writes_since(mark)) {
+        match count_writes(&fleets, &stage.writes_since(mark)) {
             counts if counts.iter().sum::<usize>() >= planned.iter().sum() => Ok(()),
             counts => Err(format!("{counts:?} of {planned:?}")),
         }
     });
     stage.settle_within(QUIET, SYNCED_WITHIN);
-    assert_eq!(written(&fleets, &stage.writes_since(mark)), planned);
+    assert_eq!(count_writes(&fleets, &stage.writes_since(mark)), planned);
     Stage::stop(host);
     // Checked after the counts, which a slow machine does not change.
     assert!(slow.is_empty(), "{slow:?}");

@@ -196,14 +196,14 @@ fn kstatus_and_argo_cd_compute_the_health_of_parents_and_plugins() {
     );
     let leaving = user.get(parents, "leaving").unwrap().unwrap();
     assert_eq!(health.compute(&leaving)["kstatus"], "Terminating");
-    stated(&health);
-    plugins(&health);
+    check_plugin_conditions(&health);
+    check_plugins(&health);
     Stage::stop(health.host);
 }
 
 /// Checks Plugin states.
 #[track_caller]
-fn plugins(health: &Health) {
+fn check_plugins(health: &Health) {
     let grants = cache_grants();
     for (name, guest) in [("cache", "memcached"), ("missing", "none")] {
         health
@@ -217,7 +217,7 @@ fn plugins(health: &Health) {
             ("missing", "InProgress", "Degraded"),
         ],
     );
-    roll_out(health);
+    check_rollout(health);
     let user = health.stage.plane.user();
     let suspend = json!({"spec": {"suspend": true}});
     user.merge(PLUGIN, "cache", &suspend).unwrap();
@@ -226,7 +226,7 @@ fn plugins(health: &Health) {
 
 /// Checks a parent during and after a rollout. No controller creates the Pods.
 #[track_caller]
-fn roll_out(health: &Health) {
+fn check_rollout(health: &Health) {
     const NAME: &str = "no-pods";
     let memcached = json!({
         "apiVersion": "cache.example.com/v1", "kind": "Memcached",
@@ -250,7 +250,7 @@ fn roll_out(health: &Health) {
 
 /// Checks conditions that only the plugin sets.
 #[track_caller]
-fn stated(health: &Health) {
+fn check_plugin_conditions(health: &Health) {
     for (ready, stated, kstatus, argo) in [
         ("False", &["Stalled"][..], "Failed", "Degraded"),
         ("True", &["Degraded"], "Current", "Degraded"),

@@ -28,7 +28,7 @@ struct Row {
     cluster: Value,
     user: Value,
     context: Value,
-    /// Environment variables. `{}` stands for the kubeconfig.
+    /// An environment variable. `{}` stands for the kubeconfig.
     env: Option<(&'static str, String)>,
     /// Part of the error message; without one, the cluster must answer.
     refused: Option<&'static str>,

@@ -97,7 +97,7 @@ impl Evidence {
 }
 
 /// All clients' writes, in order.
-fn everywhere(run: &Run<'_>, marks: [usize; 2]) -> Result<Vec<Write>> {
+fn all_writes(run: &Run<'_>, marks: [usize; 2]) -> Result<Vec<Write>> {
     let [first, second] = run.cluster.audits();
     let mut writes = first.since(marks[0])?;
     // The second API server may be missing.
@@ -107,8 +107,8 @@ fn everywhere(run: &Run<'_>, marks: [usize; 2]) -> Result<Vec<Write>> {
 }
 
 /// All clients' writes in a plan's namespace, in order.
-fn all(run: &Run<'_>, marks: [usize; 2]) -> Result<Vec<Write>> {
-    Ok(everywhere(run, marks)?
+fn plan_writes(run: &Run<'_>, marks: [usize; 2]) -> Result<Vec<Write>> {
+    Ok(all_writes(run, marks)?
         .into_iter()
         .filter(|write| write.namespace == run.namespace)
         .collect())
@@ -116,7 +116,7 @@ fn all(run: &Run<'_>, marks: [usize; 2]) -> Result<Vec<Write>> {
 
 /// The host's writes in a plan's namespace.
 pub(super) fn writes(run: &Run<'_>, marks: [usize; 2]) -> Result<Vec<Write>> {
-    Ok(all(run, marks)?
+    Ok(plan_writes(run, marks)?
         .into_iter()
         .filter(Write::is_by_host)
         .collect())
@@ -124,12 +124,12 @@ pub(super) fn writes(run: &Run<'_>, marks: [usize; 2]) -> Result<Vec<Write>> {
 
 /// The host's violations.
 pub(super) fn judge(run: &mut Run<'_>, marks: [usize; 2]) -> Result<Vec<String>> {
-    let writes = all(run, marks)?;
+    let writes = plan_writes(run, marks)?;
     let mut violations = [
         counts(&run.evidence, &writes),
         owners(&run.evidence, &writes),
         order(&run.evidence, &writes),
-        lead(&everywhere(run, marks)?),
+        lead(&all_writes(run, marks)?),
         pace(&run.cluster.relay.seen()),
         process(run.pid()?)?,
     ]

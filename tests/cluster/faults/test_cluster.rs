@@ -139,7 +139,7 @@ impl TestCluster {
         desired_parents
             .iter()
             .flat_map(|(parent, desired)| {
-                let key = (parent.sort, plain(parent.sort, *desired));
+                let key = (parent.sort, without_ignored_fields(parent.sort, *desired));
                 named(&references[&key], *parent)
             })
             .collect()
@@ -157,7 +157,7 @@ impl TestCluster {
     /// Records the reference states: one parent for every desired state, without faults.
     fn record_references(&self, subject: Subject) -> References {
         let namespace = self.stage.namespace("reference");
-        let parents: Vec<(Parent, Desired)> = every(subject).collect();
+        let parents: Vec<(Parent, Desired)> = all_desired(subject).collect();
         for (parent, desired) in &parents {
             self.stage.apply(&namespace, &parent.object(*desired));
         }
@@ -194,7 +194,7 @@ impl TestCluster {
         }
         self.delete_parents(&namespace, parents.iter().map(|(parent, _)| *parent));
         let learnt = parents.into_iter().map(|(parent, desired)| {
-            let key = (parent.sort, plain(parent.sort, desired));
+            let key = (parent.sort, without_ignored_fields(parent.sort, desired));
             (key, part(&state, parent))
         });
         learnt.collect()
@@ -202,7 +202,7 @@ impl TestCluster {
 }
 
 /// The desired state without the fields that this sort of parent ignores.
-fn plain(sort: Sort, desired: Desired) -> Desired {
+fn without_ignored_fields(sort: Sort, desired: Desired) -> Desired {
     match sort {
         Sort::Cache => desired,
         Sort::Plain => Desired { size: 1, ..desired },
@@ -214,7 +214,7 @@ fn plain(sort: Sort, desired: Desired) -> Desired {
 }
 
 /// Every desired state, each with a separate parent.
-fn every(subject: Subject) -> impl Iterator<Item = (Parent, Desired)> {
+fn all_desired(subject: Subject) -> impl Iterator<Item = (Parent, Desired)> {
     let sorts = match subject {
         Subject::Host => &[Sort::Cache, Sort::Plain, Sort::Farewell][..],
         // The naive controller handles only this sort.
@@ -224,7 +224,7 @@ fn every(subject: Subject) -> impl Iterator<Item = (Parent, Desired)> {
     for sort in sorts {
         for size in 1..=3 {
             for extra in [false, true] {
-                let desired = plain(*sort, Desired { size, extra });
+                let desired = without_ignored_fields(*sort, Desired { size, extra });
                 if !all.contains(&(*sort, desired)) {
                     all.push((*sort, desired));
                 }
@@ -238,7 +238,7 @@ fn every(subject: Subject) -> impl Iterator<Item = (Parent, Desired)> {
 }
 
 /// Clusters that are not in use.
-fn free() -> &'static Mutex<Vec<TestCluster>> {
+fn cluster_pool() -> &'static Mutex<Vec<TestCluster>> {
     static FREE: OnceLock<Mutex<Vec<TestCluster>>> = OnceLock::new();
     FREE.get_or_init(Mutex::default)
 }
@@ -249,7 +249,10 @@ pub(crate) struct PooledCluster(Option<TestCluster>);
 impl PooledCluster {
     /// Takes a free cluster, or starts a new one.
     pub(crate) fn take() -> Self {
-        let cluster = free().lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let cluster = cluster_pool()
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
         Self(Some(cluster.unwrap_or_else(TestCluster::new)))
     }
 }
@@ -268,7 +271,7 @@ impl Drop for PooledCluster {
         if let Some(cluster) = self.0.take()
             && !std::thread::panicking()
         {
-            free()
+            cluster_pool()
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .push(cluster);
