@@ -19,7 +19,7 @@ use tokio::net::TcpSocket;
 
 use crate::{host::Host, wait::eventually};
 
-/// The arguments of a host that serves health and metrics on a free port.
+/// Arguments for a host that serves health and metrics on a free port.
 pub const ARGUMENTS: [&str; 2] = ["--admin-address", "127.0.0.1:0"];
 
 /// Returns the admin address that a host has logged; waits for the line.
@@ -42,7 +42,7 @@ pub fn address_in(log: impl Fn() -> Result<String>) -> String {
     })
 }
 
-/// Sends one request; returns the status and the body of the answer.
+/// Sends one request; returns the response's status and body.
 pub fn ask(address: &str, method: &str, path: &str, body: &str) -> Result<(u16, String)> {
     exchange(TcpStream::connect(address)?, method, path, "", body)
 }
@@ -66,18 +66,18 @@ fn exchange(
     Ok((status.parse()?, body.to_owned()))
 }
 
-/// The answer to a request by TLS.
+/// The response to a request over TLS.
 #[derive(Debug)]
 pub struct SecureAnswer {
     /// The status.
     pub status: u16,
     /// The body.
     pub body: String,
-    /// The certificate of the server.
+    /// The server certificate.
     pub certificate: Vec<u8>,
 }
 
-/// Sends one request by TLS, with a bearer token if there is one, and trusts every certificate.
+/// Sends one request over TLS, with a bearer token if there is one, and trusts every certificate.
 pub fn ask_secure(
     address: &str,
     method: &str,
@@ -137,7 +137,7 @@ fn exchange_secure(
     })
 }
 
-/// A client that accepts every certificate, as a scraper of a host with a certificate of its own does.
+/// A client that accepts every certificate, as a scraper does when the host signs its certificate itself.
 #[derive(Debug)]
 struct TrustAll(Arc<CryptoProvider>);
 
@@ -185,7 +185,7 @@ pub fn scrape(address: &str) -> Result<String> {
     Ok(metrics)
 }
 
-/// Returns the sum of those samples of a metric whose labels contain a text.
+/// Returns the sum over a metric's samples whose labels contain a text.
 pub fn sum(metrics: &str, name: &str, label: &str) -> f64 {
     let samples = metrics.lines().filter_map(|line| {
         let labels = line.strip_prefix(name)?.strip_prefix('{')?;

@@ -16,7 +16,7 @@ use serde_json::Value;
 /// The verbs that change an object.
 const MUTATING: [&str; 5] = ["create", "update", "patch", "delete", "deletecollection"];
 
-/// The audit log of one API server.
+/// One API server's audit log.
 #[derive(Clone, Debug)]
 pub struct Audit {
     path: PathBuf,
@@ -31,25 +31,25 @@ pub struct Write {
     pub resource: String,
     /// The namespace; empty for cluster-scoped objects.
     pub namespace: String,
-    /// The object's name; empty where the server was to make one.
+    /// The object's name; empty if the server was to generate one.
     pub name: String,
-    /// The user who sent it.
+    /// The sender.
     pub user: String,
-    /// The client program that sent it.
+    /// The sending client program.
     pub user_agent: String,
     /// The path and query.
     pub uri: String,
     /// The HTTP status of the answer.
     pub code: u16,
-    /// The request's body, where the log holds it.
+    /// The request body, if the log holds it.
     pub body: Value,
-    /// The time when the API server received the request.
+    /// When the API server received the request.
     pub received: Timestamp,
-    /// The time when the API server had answered it.
+    /// When the API server sent its answer.
     pub answered: Timestamp,
 }
 
-/// A request for objects, of any verb, that the API server has answered or begun to answer.
+/// A request for objects, with any verb, that the API server has answered or begun to answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// `get`, `list`, `watch`, `patch` and so on.
@@ -58,7 +58,7 @@ pub struct Request {
     pub resource: String,
     /// The namespace; empty for requests without one.
     pub namespace: String,
-    /// The user who sent it.
+    /// The sender.
     pub user: String,
     /// The impersonated user, if the request impersonates one.
     pub impersonated: Option<String>,
@@ -69,7 +69,7 @@ pub struct Request {
 }
 
 impl Write {
-    /// Returns verb, resource, name and status code, for example `patch deployments.apps web 200`.
+    /// Returns verb, resource, name and status code, such as `patch deployments.apps web 200`.
     pub fn line(&self) -> String {
         format!(
             "{} {} {} {}",
@@ -82,7 +82,7 @@ impl Write {
         self.user_agent.starts_with("innkeeper")
     }
 
-    /// Returns true for writes to the Lease that elects the leader; a running host never stops sending those.
+    /// Returns true for writes to the leader-election Lease; a running host never stops sending those.
     pub fn is_of_lease(&self) -> bool {
         self.resource == "leases.coordination.k8s.io"
     }
@@ -133,12 +133,12 @@ struct EntryStatus {
 }
 
 impl Audit {
-    /// Opens the log in this file, which does not have to exist yet.
+    /// Opens the log in this file, which may not exist yet.
     pub fn open(path: PathBuf) -> Self {
         Self { path }
     }
 
-    /// Returns the present end of the log as a mark; `since` returns the later writes.
+    /// Returns the log's current end as a mark; `since` returns the later writes.
     pub fn mark(&self) -> Result<usize> {
         let mut file = self.file()?;
         let mut end = file.seek(SeekFrom::End(0))?;
@@ -156,7 +156,7 @@ impl Audit {
         Ok(0)
     }
 
-    /// Waits until `since` returns no write for the time `quiet`; returns the end of the log as a mark.
+    /// Waits until `since` returns no write for the time `quiet`; returns the log's end as a mark.
     ///
     /// Fails if the writes do not stop within `patience`.
     pub fn settle(
@@ -188,7 +188,7 @@ impl Audit {
         self.answered_since(mark, |verb| MUTATING.contains(&verb))
     }
 
-    /// As `since`, with reads included: gets, lists, and watches that have ended.
+    /// Like `since`, but includes reads: gets, lists, and watches that have ended.
     pub fn requests_since(&self, mark: usize) -> Result<Vec<Write>> {
         self.answered_since(mark, |_| true)
     }
@@ -221,7 +221,7 @@ impl Audit {
             .collect()
     }
 
-    /// Returns all requests for objects of a known kind that were answered after the mark, with reads and watches.
+    /// Returns all requests after the mark for objects of a known kind, including reads and watches.
     pub fn all_requests_since(&self, mark: usize) -> Result<Vec<Request>> {
         let entries = self.lines(mark)?;
         let entries = entries

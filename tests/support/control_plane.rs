@@ -22,22 +22,22 @@ use crate::{
     wait::eventually,
 };
 
-/// A running control plane; dropping the value ends it.
+/// A running control plane; dropping the value stops it.
 #[derive(Debug)]
 pub struct ControlPlane {
-    // Dropped first: the processes end before their directory goes.
+    // Dropped first: the processes must end before their directory is removed.
     _supervisor: Running,
     directory: TempDir,
     user: User,
 }
 
 impl ControlPlane {
-    /// Starts a control plane for one test: one that breaks it, restarts hosts or counts all requests.
+    /// Starts a control plane for one test that breaks it, restarts hosts or counts all requests.
     pub fn start() -> Result<Self> {
         Self::start_with(&[])
     }
 
-    /// Starts a control plane with additional arguments of `controlplane up`.
+    /// Starts a control plane with additional arguments to `controlplane up`.
     pub fn start_with(arguments: &[&str]) -> Result<Self> {
         let binary = path_from_env("INNKEEPER_CONTROLPLANE")?;
         let directory = tempfile::Builder::new()
@@ -72,18 +72,18 @@ impl ControlPlane {
         })
     }
 
-    /// The control plane that the tests of a suite share; each test uses its own namespace.
+    /// The control plane that a suite's tests share; each test uses its own namespace.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<ControlPlane> = OnceLock::new();
         SHARED.get_or_init(|| Self::start().expect("the control plane should start"))
     }
 
-    /// The directory of the cluster, with kubeconfigs, logs and process ids.
+    /// The cluster's directory, with kubeconfigs, logs and process ids.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// The path of the administrator's kubeconfig.
+    /// The path to the administrator's kubeconfig.
     pub fn kubeconfig(&self) -> PathBuf {
         self.directory().join("kubeconfig")
     }
@@ -93,12 +93,12 @@ impl ControlPlane {
         &self.user
     }
 
-    /// The audit log of the first API server.
+    /// The first API server's audit log.
     pub fn audit(&self) -> Audit {
         Audit::open(self.directory().join("log/apiserver.audit"))
     }
 
-    /// Creates a namespace with a name of its own; returns the name.
+    /// Creates a namespace with a unique name and returns the name.
     pub fn namespace(&self, prefix: &str) -> Result<String> {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
         let name = format!("{prefix}-{}", COUNTER.fetch_add(1, Ordering::Relaxed));
@@ -108,7 +108,7 @@ impl ControlPlane {
         Ok(name)
     }
 
-    /// Applies every object of an example in a namespace, and returns them.
+    /// Applies every object from an example to a namespace, and returns them.
     pub fn apply_example(&self, namespace: &str, path: &str) -> Result<Vec<Value>> {
         let mut objects = manifest::load(path)?;
         for object in &mut objects {
@@ -118,7 +118,7 @@ impl ControlPlane {
         Ok(objects)
     }
 
-    /// Runs a verb of `controlplane ctl`, for example `pause apiserver`; returns its output.
+    /// Runs a `controlplane ctl` verb, such as `pause apiserver`; returns the output.
     pub fn control(&self, arguments: &[&str]) -> Result<String> {
         let output = Command::new(path_from_env("INNKEEPER_CONTROLPLANE")?)
             .args(["ctl", "--dir"])
@@ -134,7 +134,7 @@ impl ControlPlane {
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// Reads the use of CPU and memory of one process, for example `apiserver`.
+    /// Reads the CPU time and memory of one process, such as `apiserver`.
     pub fn usage(&self, name: &str) -> Result<Usage> {
         let path = self.directory().join("pid").join(name);
         let pid = fs::read_to_string(&path)
@@ -142,7 +142,7 @@ impl ControlPlane {
         Usage::of(pid.trim().parse()?)
     }
 
-    /// Returns the log of one process, for the messages of failing tests.
+    /// Returns the log of one process, for failure messages.
     pub fn log(&self, name: &str) -> Result<String> {
         let path = self.directory().join("log").join(format!("{name}.log"));
         fs::read_to_string(&path).with_context(|| format!("failed to read {}", path.display()))

@@ -1,26 +1,26 @@
 //! Components written by hand as core WebAssembly text: plugins that misbehave before they have a parent, and files that
-//! are no plugin.
+//! are not plugins.
 
 use wasm_encoder::{ComponentSection as _, CustomSection};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
-/// The address of the arguments of `reconcile`, which no plugin here reads: behind all descriptions.
+/// Where `reconcile` gets its arguments, which no plugin here reads: behind all descriptions.
 const ARGUMENTS: u32 = 32_768;
 
 const SPIN: &str = "(loop $again (br $again))";
 
-/// The parts in which a handmade plugin differs from a well-behaved one.
+/// What a handmade plugin changes in a well-behaved one.
 struct Parts<'a> {
-    /// The instructions of `describe`.
+    /// The body of `describe`.
     describe: &'a str,
-    /// The instructions of `reconcile`.
+    /// The body of `reconcile`.
     reconcile: &'a str,
-    /// Additional fields of the core module.
+    /// Additional fields for the core module.
     fields: &'a str,
-    /// An imported interface that the contract does not have.
+    /// An imported interface that is not in the contract.
     import: Option<&'a str>,
-    /// The return type of `describe` in the contract that the plugin is built with.
+    /// The return type that `describe` has in the plugin's copy of the contract.
     described: &'a str,
 }
 
@@ -53,7 +53,7 @@ pub fn breaks_down_in_describe() -> Vec<u8> {
     component(&GOOD)
 }
 
-/// A plugin that imports a function of an interface outside of the contract: `package:name/interface@version`.
+/// A plugin that imports a function from an interface outside the contract: `package:name/interface@version`.
 pub fn imports(interface: &str) -> Vec<u8> {
     component(&Parts {
         import: Some(interface),
@@ -77,7 +77,7 @@ pub fn has_functions(count: usize) -> Vec<u8> {
     })
 }
 
-/// A plugin with a data segment that starts far behind the end of its memory.
+/// A plugin with a data segment that starts far beyond its memory.
 pub fn has_data_out_of_bounds() -> Vec<u8> {
     let data = format!(r#"(data (i32.const 8388608) "{}")"#, "x".repeat(1 << 20));
     component(&Parts {
@@ -86,7 +86,7 @@ pub fn has_data_out_of_bounds() -> Vec<u8> {
     })
 }
 
-/// The plugin with an embedded description that differs from the answer of its `describe`.
+/// The plugin with an embedded description that differs from what `describe` returns.
 pub fn described_falsely(plugin: &[u8]) -> Vec<u8> {
     described_as(plugin, br#"{"name":"another"}"#)
 }
@@ -96,7 +96,7 @@ pub fn described_as(plugin: &[u8], description: &[u8]) -> Vec<u8> {
     with_section(plugin, "innkeeper:description", description)
 }
 
-/// A plugin whose `describe` returns the record at address 0 of its memory, and whose `reconcile` traps.
+/// A plugin whose `describe` returns the record at memory address 0, and whose `reconcile` traps.
 pub(crate) fn describing(memory: &str) -> Vec<u8> {
     component(&Parts {
         describe: "",
@@ -155,7 +155,7 @@ fn component(parts: &Parts<'_>) -> Vec<u8> {
     encoded(&contract, &module)
 }
 
-/// Adds an import to the world of the contract; returns the contract and the import of the core module.
+/// Adds an import to the contract's world; returns the contract and the core module's import.
 fn importing(contract: &str, interface: &str) -> (String, String) {
     let (package, rest) = interface
         .split_once('/')
@@ -168,7 +168,7 @@ fn importing(contract: &str, interface: &str) -> (String, String) {
     (format!("{world}\n{package}"), import)
 }
 
-/// Encodes a core module as a component of the world `plugin`.
+/// Encodes a core module as a component for the world `plugin`.
 fn encoded(wit: &str, module: &str) -> Vec<u8> {
     let mut resolve = Resolve::default();
     let package = resolve

@@ -1,18 +1,18 @@
-//! Components made by hand that describe themselves well: a plugin without passes, one that spins in them, and the same
-//! plugin with a different digest.
+//! Handmade components with a valid description: a plugin without passes, one that spins in them, and the same plugin
+//! with a different digest.
 
 use serde_json::{Value, json};
 
 use crate::handmade::{describing, describing_and_spinning, with_section};
 
-/// The plugin with a custom section that no reader uses; each mark gives other bytes and so another digest.
+/// The plugin with a custom section that no reader uses; each mark results in a different digest.
 pub fn marked(plugin: &[u8], mark: u32) -> Vec<u8> {
     with_section(plugin, "mark", &mark.to_le_bytes())
 }
 
 /// A plugin for parents of kind `Idle`, version `v1`, in this group, with ConfigMaps as children.
 ///
-/// Only `describe` works: `reconcile` traps, so do not create a parent of it.
+/// Only `describe` works: `reconcile` traps, so do not create such a parent.
 pub fn idle(group: &str) -> Vec<u8> {
     describing(&Image::manifest(group).data())
 }
@@ -22,7 +22,7 @@ pub fn spinning(group: &str) -> Vec<u8> {
     describing_and_spinning(&Image::manifest(group).data())
 }
 
-/// The definition of the kind `Idle` in this group.
+/// The CRD for the kind `Idle` in this group.
 pub fn definition(group: &str) -> Value {
     let conditions = json!({
         "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"],
@@ -52,7 +52,7 @@ pub fn definition(group: &str) -> Value {
     })
 }
 
-/// The initial memory of a guest whose `describe` returns address 0.
+/// The initial memory for a guest whose `describe` returns address 0.
 struct Image {
     bytes: Vec<u8>,
 }
@@ -81,8 +81,8 @@ impl Image {
         image
     }
 
-    /// Adds a record of `size` bytes that begins with texts, with `true` at the offset `truth` if there is one; returns its
-    /// address.
+    /// Adds a record of `size` bytes that begins with texts, with `true` at the offset `truth` if there is one; returns
+    /// the record's address.
     fn record(&mut self, texts: &[&str], size: usize, truth: Option<usize>) -> usize {
         let texts: Vec<_> = texts.iter().map(|text| self.text(text)).collect();
         let at = self.bytes.len().next_multiple_of(8);
@@ -108,7 +108,7 @@ impl Image {
         self.bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
     }
 
-    /// Returns the memory as the data field of a core module.
+    /// Returns the memory as a data field for a core module.
     fn data(&self) -> String {
         let bytes = self.bytes.iter().map(|byte| format!("\\{byte:02x}"));
         format!("(data (i32.const 0) \"{}\")", bytes.collect::<String>())

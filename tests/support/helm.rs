@@ -1,4 +1,4 @@
-//! Helm, and the chart of the host.
+//! Helm and the host's chart.
 
 use std::process::Command;
 
@@ -10,20 +10,20 @@ use crate::{
     process::path_from_env,
 };
 
-/// The name of the release, and so of the host and its account.
+/// The release name, which is also the name of the host and its account.
 pub const RELEASE: &str = "innkeeper";
-/// The namespace of the release.
+/// The release namespace.
 pub const NAMESPACE: &str = "innkeeper-system";
-/// The arguments for the repository of the image, which has no default; no test pulls from it.
+/// The arguments for the image repository, which has no default; no test pulls from it.
 pub const IMAGE: [&str; 2] = ["--set", "image.repository=registry.invalid/innkeeper"];
 
-/// Runs helm in the root of the checkout; returns its output.
+/// Runs helm in the checkout root; returns its output.
 pub fn run(arguments: &[&str]) -> Result<String> {
     let home = tempfile::tempdir()?;
     let output = Command::new(path_from_env("INNKEEPER_HELM")?)
         .args(arguments)
         .current_dir(root())
-        // Helm must neither read nor write the files of the user.
+        // Helm must neither read nor write the user's files.
         .env("HOME", home.path())
         .output()?;
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -43,7 +43,7 @@ pub fn template(arguments: &[&str]) -> Result<String> {
     run(&[&fixed[..], &IMAGE, arguments].concat())
 }
 
-/// The objects of the rendered chart.
+/// The objects in the rendered chart.
 pub fn objects(arguments: &[&str]) -> Result<Vec<Value>> {
     parse(&template(arguments)?)
 }

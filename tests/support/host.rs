@@ -34,18 +34,18 @@ pub fn manifests(plugins: &[PathBuf], arguments: &[&str]) -> Result<Vec<Value>> 
 pub struct HostOptions {
     /// Plugin files.
     pub plugins: Vec<PathBuf>,
-    /// Further arguments of `innkeeper run`.
+    /// Further arguments to `innkeeper run`.
     pub arguments: Vec<String>,
     /// Environment variables.
     pub environment: Vec<(String, String)>,
-    /// The cache directory; none gives the host a new one.
+    /// The cache directory; `None` gives the host a new one.
     pub cache: Option<PathBuf>,
-    /// Limits of the process, as arguments of `prlimit`.
+    /// Process limits, as arguments to `prlimit`.
     pub limits: Vec<String>,
 }
 
 impl HostOptions {
-    /// Options of a host that serves the shipped guests of these names.
+    /// Options for a host that serves the shipped guests with these names.
     pub fn with_guests(names: &[&str]) -> Result<Self> {
         let directory = path_from_env("INNKEEPER_GUESTS")?;
         let plugins = names
@@ -60,9 +60,9 @@ impl HostOptions {
 }
 
 impl HostOptions {
-    /// Returns the value of `--grants` for a plugin; none if it needs no grants, or if the arguments have them.
+    /// Returns the `--grants` value for a plugin; `None` if it needs no grants, or if the arguments contain them.
     ///
-    /// The shipped guests have those of `examples/plugins`, and a test guest those in its directory.
+    /// Shipped guests use the grants in `examples/plugins`, test guests those in their own directory.
     fn grants_of(&self, plugin: &Path, directory: &Path) -> Result<Option<String>> {
         let name = plugin.file_stem().unwrap_or_default().to_string_lossy();
         let prefix = format!("{name}=");
@@ -87,16 +87,16 @@ impl HostOptions {
     }
 }
 
-/// A running host; dropping the value ends it.
+/// A running host; dropping the value stops it.
 #[derive(Debug)]
 pub struct Host {
-    // Dropped first: the process ends before its directory goes.
+    // Dropped first: the process must end before its directory is removed.
     process: Running,
     directory: TempDir,
 }
 
 impl Host {
-    /// Starts a host against a cluster.
+    /// Starts a host for a cluster.
     pub fn start(kubeconfig: &Path, options: &HostOptions) -> Result<Self> {
         let directory = tempfile::Builder::new()
             .prefix("innkeeper-host-")
@@ -127,8 +127,8 @@ impl Host {
             }
         }
         command.args(&options.arguments);
-        // A lease would make the next host wait after a test kills one, and end a host that a test cuts off. The tests of the
-        // lease state its flags.
+        // With a lease, the next host would wait after a test kills one, and a host that a test cuts off would exit. The
+        // lease tests pass the flags themselves.
         let states_lease = |argument: &String| {
             argument.starts_with("--leader-elect") || argument.starts_with("--lease")
         };
@@ -155,7 +155,7 @@ impl Host {
         &mut self.process
     }
 
-    /// Sends SIGTERM, so that the host finishes its passes, and waits at most 30 s for its end.
+    /// Sends SIGTERM, so that the host finishes its passes, and waits at most 30 s for it to exit.
     pub fn stop(&mut self) -> Result<ExitStatus> {
         self.process.signal(Signal::TERM)?;
         self.process.wait_for(Duration::from_secs(30))

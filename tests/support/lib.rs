@@ -1,6 +1,6 @@
 //! Support for the suites: a control plane, a host on it, a user who applies and edits objects, and the audit log.
 //!
-//! It contains no expectation about the product's behaviour; those are in the suites.
+//! Expectations about the product's behaviour belong in the suites, not here.
 
 #![expect(
     clippy::missing_panics_doc,

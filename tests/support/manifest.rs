@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
-/// The root of the checkout.
+/// The checkout root.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
@@ -16,7 +16,7 @@ pub fn root() -> PathBuf {
         .to_owned()
 }
 
-/// Reads all objects of a file below the root, in order.
+/// Reads all objects from a file below the root, in order.
 pub fn load(path: &str) -> Result<Vec<Value>> {
     let path = root().join(path);
     let text =
@@ -24,7 +24,7 @@ pub fn load(path: &str) -> Result<Vec<Value>> {
     parse(&text).with_context(|| format!("failed to parse {}", path.display()))
 }
 
-/// Parses all objects of a YAML text, in order; skips empty documents.
+/// Parses all objects in a YAML text, in order; skips empty documents.
 pub fn parse(text: &str) -> Result<Vec<Value>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text)?;
     Ok(documents
@@ -38,7 +38,7 @@ pub fn at<'a>(object: &'a Value, pointer: &str) -> &'a Value {
     object.pointer(pointer).unwrap_or(&Value::Null)
 }
 
-/// Returns the condition of a type as `Status/Reason: message`.
+/// Returns the condition with this type as `Status/Reason: message`.
 pub fn condition(object: &Value, kind: &str) -> Option<String> {
     let conditions = at(object, "/status/conditions").as_array()?;
     let condition = conditions
@@ -53,7 +53,7 @@ pub fn condition(object: &Value, kind: &str) -> Option<String> {
     ))
 }
 
-/// Returns the status of a condition: `True`, `False`, `Unknown`, or an empty text if the condition is missing.
+/// Returns a condition's status: `True`, `False`, `Unknown`, or an empty text if the condition is missing.
 pub fn condition_status(object: &Value, kind: &str) -> String {
     condition(object, kind)
         .unwrap_or_default()
@@ -63,7 +63,7 @@ pub fn condition_status(object: &Value, kind: &str) -> String {
         .to_owned()
 }
 
-/// Returns true if an object has a condition of this type that was observed at its current generation.
+/// Returns true if an object has a condition with this type that was observed at the current generation.
 pub fn is_condition_current(object: &Value, kind: &str) -> bool {
     let conditions = at(object, "/status/conditions").as_array();
     conditions.into_iter().flatten().any(|condition| {

@@ -1,9 +1,9 @@
-//! The fields of an object that a field manager owns, read from `metadata.managedFields`.
+//! The fields that a field manager owns in an object, read from `metadata.managedFields`.
 
 use serde_json::{Map, Value};
 
-/// Returns the part of an object that a manager has applied to it, or to one of its subresources; none if
-/// `managedFields` has no such entry.
+/// Returns the fields that a manager has applied to an object or to one subresource; `None` if `managedFields` has no
+/// such entry.
 ///
 /// Owned fields that the object lacks are `null`: the API server drops some empty values.
 pub fn owned(object: &Value, manager: &str, subresource: Option<&str>) -> Option<Value> {
@@ -16,7 +16,7 @@ pub fn owned(object: &Value, manager: &str, subresource: Option<&str>) -> Option
     Some(part(&entry["fieldsV1"], object))
 }
 
-/// Returns the part of a value that a set of fields (`fieldsV1`) names.
+/// Returns the part of a value that a field set (`fieldsV1`) selects.
 fn part(fields: &Value, value: &Value) -> Value {
     let members = fields.as_object().into_iter().flatten();
     let members: Vec<(&str, &Value)> = members
@@ -25,7 +25,7 @@ fn part(fields: &Value, value: &Value) -> Value {
         .collect();
     let is_container = fields.get(".").is_some();
     match value {
-        // A name without members stands for the whole value below it.
+        // A name without members selects the whole value below it.
         _ if members.is_empty() && !is_container => value.clone(),
         Value::Array(items) => items
             .iter()
@@ -48,7 +48,7 @@ fn part(fields: &Value, value: &Value) -> Value {
     }
 }
 
-/// Returns true if a name of `fieldsV1` (`k:`, `v:` or `i:`) refers to this list item.
+/// Returns true if a `fieldsV1` name (`k:`, `v:` or `i:`) refers to this list item.
 fn is_of(name: &str, index: usize, item: &Value) -> bool {
     let Some((kind, text)) = name.split_once(':') else {
         return false;

@@ -1,4 +1,4 @@
-//! The Markdown pages of the repository: their command blocks and links.
+//! The repository's Markdown pages: their command blocks and links.
 
 use std::{fs, process::Command};
 
@@ -22,14 +22,14 @@ pub struct Page {
 pub struct Block {
     /// The commands.
     pub commands: String,
-    /// The reason why no test runs it.
+    /// Why no test runs it.
     pub not_run: Option<String>,
 }
 
 /// A fenced block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fence {
-    /// The language with its attributes, as after the opening fence.
+    /// The language and attributes after the opening fence.
     pub language: String,
     /// The lines.
     pub text: String,
@@ -67,7 +67,7 @@ impl Page {
         pages.collect()
     }
 
-    /// Returns the fenced blocks in their order.
+    /// Returns the fenced blocks in order.
     pub fn fences(&self) -> Vec<Fence> {
         let mut blocks = Vec::new();
         let (mut before, mut fence): (&str, Option<Fence>) = ("", None);
@@ -91,7 +91,7 @@ impl Page {
         blocks
     }
 
-    /// Returns the blocks of shell commands in their order.
+    /// Returns the shell blocks in order.
     pub fn blocks(&self) -> Vec<Block> {
         let block = |fence: Fence| {
             let reason = fence.before.strip_prefix(NOT_RUN);
@@ -108,7 +108,7 @@ impl Page {
             .collect()
     }
 
-    /// Returns the lines outside of fenced blocks.
+    /// Returns the lines outside fenced blocks.
     pub fn prose(&self) -> impl Iterator<Item = &str> {
         let mut is_fenced = false;
         self.text.lines().filter(move |line| {
@@ -118,7 +118,7 @@ impl Page {
         })
     }
 
-    /// Returns the targets of the links, images included.
+    /// Returns the link targets, including images.
     pub fn links(&self) -> Vec<String> {
         self.prose()
             .flat_map(|line| line.split("](").skip(1))
@@ -127,7 +127,7 @@ impl Page {
             .collect()
     }
 
-    /// Returns the anchors of the headings, as GitHub makes them.
+    /// Returns the heading anchors as GitHub generates them.
     pub fn anchors(&self) -> Vec<String> {
         let headings = self.prose().filter_map(|line| {
             let heading = line.trim_start_matches('#');

@@ -1,8 +1,8 @@
-//! PEM texts of certificates and keys.
+//! PEM encoding for certificates and keys.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
-/// The PEM text of a block with this label, such as `CERTIFICATE`.
+/// Encodes a PEM block with this label, such as `CERTIFICATE`.
 pub fn pem(label: &str, der: &[u8]) -> String {
     let text = STANDARD.encode(der);
     format!("-----BEGIN {label}-----\n{text}\n-----END {label}-----\n")

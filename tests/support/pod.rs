@@ -1,7 +1,7 @@
-//! A Pod of a Deployment without a kubelet: the files of an image as a read-only root, the user, the arguments, the
-//! environment and the volumes of the Deployment, the memory limit of its container, and a token of its account.
+//! A Deployment's Pod without a kubelet: the image files as a read-only root, the Deployment's user, arguments,
+//! environment and volumes, the container's memory limit, and an account token.
 //!
-//! It needs the right to mount: root, or a machine that gives users namespaces of their own.
+//! It needs the right to mount: root, or unprivileged user namespaces.
 
 use std::{
     fs::{self, File, Permissions},
@@ -46,7 +46,7 @@ fi
 exec setpriv --no-new-privs chroot --userspec="$user:$user" --groups="$user" "$root" "$@"
 "#;
 
-/// The unpacked files of an image; dropping the value removes them.
+/// An unpacked image; dropping the value removes the files.
 #[derive(Debug)]
 pub struct Image {
     directory: TempDir,
@@ -55,7 +55,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// Unpacks the only image of an OCI layout.
+    /// Unpacks the only image in an OCI layout.
     pub fn unpack(layout: &Path) -> Result<Self> {
         let read = |digest: &Value| -> Result<Value> {
             let text = fs::read(blob(layout, digest)?)?;
@@ -83,12 +83,12 @@ impl Image {
         })
     }
 
-    /// The directory of the files.
+    /// The directory with the files.
     pub fn root(&self) -> &Path {
         self.directory.path()
     }
 
-    /// The number of the user that the image names.
+    /// The image's user id.
     pub fn user(&self) -> u32 {
         self.user
     }
@@ -103,13 +103,13 @@ fn blob(layout: &Path, digest: &Value) -> Result<PathBuf> {
 /// A running Pod; dropping the value kills it.
 #[derive(Debug)]
 pub struct Pod {
-    // Dropped first: the process ends before its directory goes.
+    // Dropped first: the process must end before its directory is removed.
     process: Running,
     directory: TempDir,
 }
 
 impl Pod {
-    /// Starts the first container of a Deployment that the API server holds.
+    /// Starts the first container of a Deployment in the API server.
     pub fn start(plane: &ControlPlane, image: &Image, deployment: &Value) -> Result<Self> {
         let directory = tempfile::Builder::new()
             .prefix("innkeeper-pod-")
@@ -139,7 +139,7 @@ impl Pod {
             .map(|(_, point)| &**point)
             .chain(["dev", "proc"])
         {
-            // A container runtime makes missing mount points too.
+            // A container runtime creates missing mount points too.
             fs::create_dir_all(image.root().join(point))?;
         }
         let log = File::create(directory.path().join("log"))?;
@@ -159,7 +159,7 @@ impl Pod {
         command.arg("--").arg(&image.entrypoint);
         for argument in container["args"].as_array().into_iter().flatten() {
             let argument = argument.as_str().unwrap_or_default();
-            // All Pods share the addresses of the machine.
+            // All Pods share the machine's addresses.
             let is_admin = argument.starts_with("--admin-address=");
             command.arg(if is_admin { ADMIN } else { argument });
         }
@@ -172,13 +172,13 @@ impl Pod {
         Ok(fs::read_to_string(self.directory.path().join("log"))?)
     }
 
-    /// The process of the container.
+    /// The container process.
     pub fn process(&mut self) -> &mut Running {
         &mut self.process
     }
 }
 
-/// Makes the directory of the account with a token, as the kubelet does.
+/// Creates the service account directory with a token, as the kubelet does.
 fn account(plane: &ControlPlane, deployment: &Value, directory: &Path) -> Result<PathBuf> {
     let namespace = text(deployment, "/metadata/namespace")?;
     let name = text(deployment, "/spec/template/spec/serviceAccountName")?;
@@ -203,7 +203,7 @@ fn cluster(plane: &ControlPlane) -> Result<Value> {
     Ok(kubeconfig["clusters"][0]["cluster"].clone())
 }
 
-/// Makes a directory that looks like the control group of the container.
+/// Creates a directory that looks like the container's cgroup.
 fn cgroup(container: &Value, directory: &Path) -> Result<PathBuf> {
     let limit = text(container, "/resources/limits/memory")?;
     let unit = [("Gi", 30), ("Mi", 20), ("Ki", 10)]
@@ -217,7 +217,7 @@ fn cgroup(container: &Value, directory: &Path) -> Result<PathBuf> {
     Ok(cgroup)
 }
 
-/// Makes the volumes; returns each with its mount point.
+/// Creates the volumes; returns each with its mount point.
 fn volumes(
     plane: &ControlPlane,
     deployment: &Value,
@@ -247,7 +247,7 @@ fn volumes(
                 fs::write(path.join(key), value.as_str().unwrap_or_default())?;
             }
         } else {
-            // The kubelet leaves an emptyDir to root, and gives the group of the Pod the right to write.
+            // For an emptyDir, root stays the owner and the Pod's group may write, as with the kubelet.
             if geteuid().is_root() {
                 chown(&path, None, Some(group))?;
             }
@@ -259,7 +259,7 @@ fn volumes(
     Ok(places)
 }
 
-/// The variables of the container, and those that the kubelet adds.
+/// The container's environment variables, and those that the kubelet adds.
 fn environment(plane: &ControlPlane, deployment: &Value) -> Result<Vec<(String, String)>> {
     let server = text(&cluster(plane)?, "/server")?.to_owned();
     let address = server.trim_start_matches("https://");

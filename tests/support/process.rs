@@ -1,4 +1,4 @@
-//! Child processes that never outlive the test process, and the environment of the suites.
+//! Child processes that never outlive the test process, and the suites' environment variables.
 
 use std::{
     env, fs,
@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Returns the absolute path in an environment variable, which `tests/environment` sets.
+/// Returns the absolute path in an environment variable set by `tests/environment`.
 #[expect(
     clippy::disallowed_methods,
     reason = "the scripts pass the paths of the product in the environment"
@@ -30,7 +30,7 @@ pub fn path_from_env(variable: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Returns true if `INNKEEPER_FULL=1` requests the long variants of the tests.
+/// Returns true if `INNKEEPER_FULL=1` requests the long test variants.
 #[expect(
     clippy::disallowed_methods,
     reason = "the scripts request long runs in the environment"
@@ -39,7 +39,7 @@ pub fn is_full() -> bool {
     env::var_os("INNKEEPER_FULL").is_some_and(|value| value == "1")
 }
 
-/// The seed of random cases: `INNKEEPER_SEED`, or 1, so that every run tests the same cases.
+/// The seed for random cases: `INNKEEPER_SEED`, or 1, so that every run tests the same cases.
 #[expect(
     clippy::disallowed_methods,
     reason = "the person who runs a suite can choose the random cases"
@@ -50,7 +50,7 @@ pub fn seed() -> u64 {
     })
 }
 
-/// The time for each fuzz target from `INNKEEPER_FUZZ_SECONDS`; none runs a fixed number of inputs.
+/// The time for each fuzz target from `INNKEEPER_FUZZ_SECONDS`; `None` runs a fixed number of inputs.
 #[expect(
     clippy::disallowed_methods,
     reason = "the person who runs a suite can choose the time"
@@ -64,7 +64,7 @@ pub fn fuzz_seconds() -> Option<u64> {
     )
 }
 
-/// The one fault plan to run, from `INNKEEPER_PLAN`; none runs all of the suite.
+/// The one fault plan to run, from `INNKEEPER_PLAN`; `None` runs them all.
 #[expect(
     clippy::disallowed_methods,
     reason = "the person who runs a suite can choose one plan"
@@ -83,7 +83,7 @@ pub fn bound(program: &Path) -> Command {
     command
 }
 
-/// Starts a command made by `bound`.
+/// Starts a command created by `bound`.
 ///
 /// The kernel sends the signal when the *thread* that forked ends, and test threads end long before the process. So a
 /// separate thread forks and then stays parked.
@@ -105,23 +105,23 @@ pub fn spawn_bound(mut command: Command) -> Result<Running> {
     Ok(Running { child })
 }
 
-/// CPU time since a process started, and its memory.
+/// A process's CPU time since it started, and its memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Usage {
-    /// CPU time of all threads, in steps of 10 ms.
+    /// CPU time for all threads, in steps of 10 ms.
     pub cpu: Duration,
-    /// Resident memory at the moment.
+    /// Current resident memory.
     pub resident_bytes: u64,
-    /// The part of the resident memory that no file backs.
+    /// Resident memory without a backing file.
     pub anonymous_bytes: u64,
-    /// The highest resident memory so far.
+    /// Peak resident memory.
     pub resident_max_bytes: u64,
 }
 
 impl Usage {
-    /// Reads the use of a process from /proc; fails once the process has ended.
+    /// Reads a process's usage from /proc; fails once the process has ended.
     pub fn of(id: u32) -> Result<Self> {
-        /// The unit of CPU times in /proc: `USER_HZ` is 100 on all architectures that Rust and Go support.
+        /// The unit for CPU times in /proc: `USER_HZ` is 100 on all architectures that Rust and Go support.
         const TICK: Duration = Duration::from_millis(10);
 
         let read = |name| fs::read_to_string(format!("/proc/{id}/{name}"));
@@ -153,7 +153,7 @@ impl Usage {
     }
 }
 
-/// A running process; dropping the value ends it.
+/// A running process; dropping the value stops it.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -165,7 +165,7 @@ impl Running {
         self.child.id()
     }
 
-    /// The process id in the type that `rustix` takes.
+    /// The process id as a `rustix` type.
     pub fn pid(&self) -> Result<Pid> {
         let pid = i32::try_from(self.child.id())?;
         Pid::from_raw(pid).context("a started process has a pid")
@@ -181,12 +181,12 @@ impl Running {
         Ok(self.child.try_wait()?)
     }
 
-    /// Reads the process's use of CPU and memory; fails once the process has ended.
+    /// Reads the process's usage; fails once the process has ended.
     pub fn usage(&self) -> Result<Usage> {
         Usage::of(self.id())
     }
 
-    /// Returns the resident part of the program's own file, in bytes.
+    /// Returns how many bytes of the program file are resident.
     pub fn program_bytes(&self) -> Result<u64> {
         let id = self.id();
         let program = fs::read_link(format!("/proc/{id}/exe"))?;
@@ -204,7 +204,7 @@ impl Running {
                 .next()
                 .is_some_and(|word| word.contains('-'))
             {
-                // The first line of a mapping: its addresses first, and its file last.
+                // Each mapping begins with a line that has the addresses first and the file last.
                 is_of_program = line.ends_with(&*program.to_string_lossy());
             }
         }
@@ -228,7 +228,7 @@ impl Running {
         }
     }
 
-    /// Kills the process (SIGKILL) and waits for its end.
+    /// Kills the process (SIGKILL) and waits until it has ended.
     pub fn kill(&mut self) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;
@@ -240,7 +240,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         let signalled = self.signal(Signal::TERM);
         if signalled.is_err() || self.wait_for(Duration::from_secs(10)).is_err() {
-            // The process is gone already, or ignores SIGTERM. A destructor cannot report a failure of the kill.
+            // The process has ended already, or ignores SIGTERM. A destructor cannot report that the kill failed.
             drop(self.kill());
         }
     }

@@ -1,6 +1,6 @@
-//! An OCI registry and a forward proxy as processes, and clients of registries.
+//! An OCI registry and a forward proxy as processes, and registry clients.
 //!
-//! Except for the product, all of them are published software that `tests/registry` builds.
+//! Except for the product, these are published programs that `tests/registry` builds.
 
 use std::{
     ffi::OsStr,
@@ -24,23 +24,24 @@ use crate::{
 const USER: &str = "keeper";
 const PASSWORD: &str = "of the inn";
 
-/// Address, encryption and access of a registry.
+/// A registry's address, encryption and access.
 #[derive(Clone, Debug, Default)]
 pub struct RegistryOptions {
-    /// The address to listen on; none takes a free port on loopback.
+    /// The address to listen on; `None` picks a free loopback port.
     pub address: Option<String>,
-    /// Serve TLS, with a certificate for its address, `registry.test` and `registry.example` from an authority that no client trusts.
+    /// Serve TLS, with a certificate for the address, `registry.test` and `registry.example` from an authority that no
+    /// client trusts.
     pub tls: bool,
-    /// Require the credentials of the tests.
+    /// Require the tests' credentials.
     pub private: bool,
 }
 
-/// A running registry; dropping the value ends it. Its content is in memory and is lost with the process.
+/// A running registry; dropping the value stops it. The content is in memory and is lost with the process.
 #[derive(Debug)]
 pub struct Registry(Listener);
 
 impl Registry {
-    /// Starts a registry without TLS and credentials.
+    /// Starts a registry without TLS or credentials.
     pub fn start() -> Result<Self> {
         Self::start_with(&RegistryOptions::default())
     }
@@ -70,12 +71,12 @@ impl Registry {
         &self.0.address
     }
 
-    /// The reference of the tests' plugin; `version` is a tag (`:1`), a digest (`@sha256:...`) or both.
+    /// The reference for the tests' plugin; `version` is a tag (`:1`), a digest (`@sha256:...`) or both.
     pub fn reference(&self, version: &str) -> String {
         format!("{}/plugins/pond{version}", self.address())
     }
 
-    /// The path of the authority that signed the certificate of a registry with TLS, as PEM.
+    /// The path to the CA certificate (PEM) for a registry with TLS.
     pub fn ca_file(&self) -> PathBuf {
         self.0.directory.path().join("ca.pem")
     }
@@ -85,7 +86,7 @@ impl Registry {
         self.0.asked()
     }
 
-    /// The docker `config.json` with the credentials of this registry.
+    /// A docker `config.json` with this registry's credentials.
     pub fn docker_config(&self) -> String {
         docker_config(self.address())
     }
@@ -97,7 +98,7 @@ pub fn docker_config(registry: &str) -> String {
     json!({"auths": {registry: {"auth": auth}}}).to_string()
 }
 
-/// A forward proxy that sends every request to one server; dropping the value ends it.
+/// A forward proxy that sends every request to one server; dropping the value stops it.
 #[derive(Debug)]
 pub struct Proxy(Listener);
 
@@ -119,10 +120,10 @@ impl Proxy {
     }
 }
 
-/// The process of a registry or a proxy.
+/// A registry or proxy process.
 #[derive(Debug)]
 struct Listener {
-    // Dropped first: the process ends before its directory goes.
+    // Dropped first: the process must end before its directory is removed.
     _process: Running,
     directory: TempDir,
     address: String,
@@ -159,9 +160,9 @@ impl Listener {
     }
 }
 
-/// A command-line client of registries with a working directory and credentials of its own.
+/// A command-line registry client with a separate working directory and credentials.
 ///
-/// Proxy settings and credentials of the person who runs the tests do not reach it.
+/// It does not see the proxy settings or credentials of whoever runs the tests.
 #[derive(Debug)]
 pub struct Client {
     program: PathBuf,
@@ -175,17 +176,17 @@ impl Client {
         Self::new("INNKEEPER_BIN")
     }
 
-    /// The `oras` client of the project OCI Registry As Storage.
+    /// The `oras` client from OCI Registry As Storage.
     pub fn oras() -> Result<Self> {
         Self::new("INNKEEPER_ORAS")
     }
 
-    /// The `crane` client of the project go-containerregistry.
+    /// The `crane` client from go-containerregistry.
     pub fn crane() -> Result<Self> {
         Self::new("INNKEEPER_CRANE")
     }
 
-    /// The `cosign` client of the sigstore project; only `tests/full` builds it.
+    /// The `cosign` client from sigstore; only `tests/full` builds it.
     pub fn cosign() -> Result<Self> {
         Self::new("INNKEEPER_COSIGN").map(|client| client.with("COSIGN_PASSWORD", ""))
     }
@@ -233,7 +234,7 @@ impl Client {
         Ok(command.output()?)
     }
 
-    /// Runs the client; returns its standard output, or an error with its standard error if it fails.
+    /// Runs the client; returns its standard output, or an error with the standard error if the client fails.
     pub fn run<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<String> {
         let output = self.output(arguments)?;
         if !output.status.success() {

@@ -14,18 +14,18 @@ use serde_json::Value;
 
 use crate::{User, user::Kind};
 
-/// The answer to a create with `dryRun=All`.
+/// The response to a create with `dryRun=All`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trial {
     /// The HTTP status.
     pub code: u16,
-    /// The reason of a refusal in one text; empty if the object was accepted.
+    /// Why the object was refused; empty if it was accepted.
     pub message: String,
-    /// The causes of a refusal: field and message.
+    /// Why the object was refused, as fields and messages.
     pub causes: BTreeSet<(String, String)>,
     /// The warnings about unknown fields, each as `unknown field "spec.x"`.
     pub unknown_fields: BTreeSet<String>,
-    /// The other warnings, such as those about a level of Pod Security.
+    /// The other warnings, such as those about a Pod Security level.
     pub warnings: BTreeSet<String>,
 }
 
@@ -85,7 +85,7 @@ impl User {
     }
 }
 
-/// Returns the text inside the quotes of a warning such as `299 - "unknown field \"spec.x\""`.
+/// Returns the text inside the quotes in a warning such as `299 - "unknown field \"spec.x\""`.
 fn unquoted(header: &str) -> String {
     let text = header.split_once('"').map_or(header, |(_, text)| text);
     let text = text.strip_suffix('"').unwrap_or(text);

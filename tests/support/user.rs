@@ -1,4 +1,4 @@
-//! A user of the cluster who applies, edits, deletes and reads objects.
+//! A cluster user who applies, edits, deletes and reads objects.
 
 use std::{collections::BTreeMap, fmt, path::Path, sync::Mutex, time::Duration};
 
@@ -13,7 +13,7 @@ use kube::{
 use serde_json::Value;
 use tokio::{runtime::Runtime, time::timeout};
 
-/// The field manager of a user's writes.
+/// The field manager for user writes.
 const MANAGER: &str = "test-user";
 
 /// A client with one identity, usable from synchronous tests.
@@ -65,7 +65,7 @@ impl User {
         self.client.clone()
     }
 
-    /// Runs a future to its end.
+    /// Blocks until a future completes.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         self.runtime.block_on(future)
     }
@@ -75,7 +75,7 @@ impl User {
         self.apply_as(MANAGER, object)
     }
 
-    /// Applies an object with `force` under a field manager's name.
+    /// Applies an object with `force` as a field manager.
     pub fn apply_as(&self, manager: &str, object: &Value) -> Result<Value> {
         let api = self.api_of(object)?;
         let name = object["metadata"]["name"]
@@ -88,7 +88,7 @@ impl User {
         Ok(serde_json::to_value(applied)?)
     }
 
-    /// Applies an object's status with `force` under a field manager's name.
+    /// Applies an object's status with `force` as a field manager.
     pub fn apply_status_as(&self, manager: &str, object: &Value) -> Result<Value> {
         let api = self.api_of(object)?;
         let name = object["metadata"]["name"]
@@ -111,7 +111,7 @@ impl User {
         Ok(serde_json::to_value(created)?)
     }
 
-    /// Replaces an object of this version, as `kubectl replace` does.
+    /// Replaces an object at this resource version, as `kubectl replace` does.
     pub fn replace(&self, object: &Value) -> Result<Value> {
         let api = self.api_of(object)?;
         let object: DynamicObject = serde_json::from_value(object.clone())?;
@@ -159,7 +159,7 @@ impl User {
         Ok(object.map(serde_json::to_value).transpose()?)
     }
 
-    /// Returns true if a list succeeds within two seconds: a client repeats what the API server answers with 429 for minutes.
+    /// Returns true if a list succeeds within two seconds: a client retries responses with status 429 for minutes.
     pub fn can_list(&self, kind: Kind<'_>) -> Result<bool> {
         let api = self.api(kind)?;
         let params = ListParams::default();
@@ -167,7 +167,7 @@ impl User {
         Ok(matches!(self.runtime.block_on(list), Ok(Ok(_))))
     }
 
-    /// Lists the objects of a kind that match a label selector.
+    /// Lists a kind's objects that match a label selector.
     pub fn list(&self, kind: Kind<'_>, selector: &str) -> Result<Vec<Value>> {
         let api = self.api(kind)?;
         let params = ListParams::default().labels(selector);
@@ -176,7 +176,7 @@ impl User {
             .items
             .into_iter()
             .map(|mut item| {
-                // The API server states apiVersion and kind once for the list, not for each item.
+                // The API server sets apiVersion and kind once for the list, not for each item.
                 item.types = Some(TypeMeta {
                     api_version: kind.api_version.to_owned(),
                     kind: kind.kind.to_owned(),
@@ -186,7 +186,7 @@ impl User {
             .collect()
     }
 
-    /// Lists all objects of all kinds in a namespace, except Events.
+    /// Lists all objects in a namespace, except Events.
     pub fn everything(&self, namespace: &str) -> Result<Vec<Value>> {
         let served = self.runtime.block_on(Discovery::new(self.client()).run())?;
         let mut all = Vec::new();
@@ -202,12 +202,12 @@ impl User {
         Ok(all)
     }
 
-    /// Deletes an object; a missing object is no error.
+    /// Deletes an object; a missing object is not an error.
     pub fn delete(&self, kind: Kind<'_>, name: &str) -> Result<()> {
         self.delete_with(kind, name, &DeleteParams::default())
     }
 
-    /// Deletes an object with parameters; a missing object is no error.
+    /// Deletes an object with parameters; a missing object is not an error.
     pub fn delete_with(&self, kind: Kind<'_>, name: &str, params: &DeleteParams) -> Result<()> {
         let api = self.api(kind)?;
         match self.runtime.block_on(api.delete(name, params)) {
@@ -280,7 +280,7 @@ pub struct Kind<'a> {
     pub api_version: &'a str,
     /// `Deployment`.
     pub kind: &'a str,
-    /// The namespace; none for all namespaces and for cluster-scoped kinds.
+    /// The namespace; `None` for all namespaces and for cluster-scoped kinds.
     pub namespace: Option<&'a str>,
 }
 

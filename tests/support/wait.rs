@@ -6,11 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The deadline of a condition. A machine that is shared has been seen to work at a third of its usual speed for a quarter of
-/// an hour, and only a test that fails waits until the deadline.
+/// How long a condition may take. We have seen a shared machine run at a third of its speed for a quarter of an hour;
+/// only a failing test waits that long.
 const DEADLINE: Duration = Duration::from_mins(3);
 
-/// The time between two checks.
+/// The interval between checks.
 const INTERVAL: Duration = Duration::from_millis(50);
 
 /// Waits until `check` returns a value; panics with its last error after three minutes.

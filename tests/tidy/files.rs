@@ -1,4 +1,4 @@
-//! The files of the project and their texts.
+//! The project's files and their texts.
 
 use std::{
     collections::BTreeSet,
@@ -8,7 +8,7 @@ use std::{
     sync::OnceLock,
 };
 
-/// The root of the checkout.
+/// The checkout root.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
@@ -81,7 +81,7 @@ impl Source {
         self.path.ends_with("/tests.rs") || self.path.contains("/tests/")
     }
 
-    /// Counts the lines before the file's test module.
+    /// Returns the number of lines before the file's test module.
     pub(crate) fn product_lines(&self) -> usize {
         let lines: Vec<&str> = self.text.lines().collect();
         lines
@@ -115,7 +115,7 @@ pub(crate) fn orphans() -> Vec<String> {
         .collect()
 }
 
-/// Returns the files that an attribute `path` names, as it does for test helpers that product code declares.
+/// Returns the files named in `path` attributes, as for test helpers that product code declares.
 fn named() -> BTreeSet<PathBuf> {
     let attributes = Source::all().iter().flat_map(|source| {
         let directory = Path::new(&source.path)

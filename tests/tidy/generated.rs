@@ -1,4 +1,4 @@
-//! Generated files in version control are up to date, and the manifests of the host fit together.
+//! Generated files in version control are up to date, and the host's manifests fit together.
 
 use std::{fs, process::Command};
 
@@ -22,7 +22,7 @@ fn the_manifests_are_those_of_the_chart() {
     expect_file![root().join("deploy/install.yaml")].assert_eq(&format!("{header}{rendered}"));
 }
 
-/// The kustomization sets the image of the Deployment and changes nothing else.
+/// The kustomization sets the Deployment's image and changes nothing else.
 #[test]
 fn the_kustomization_changes_the_image_alone() {
     let directory = tempfile::tempdir().unwrap();
@@ -63,14 +63,14 @@ fn the_definition_of_plugins_is_that_of_the_host() {
     definition["metadata"]["labels"] = json!({"app.kubernetes.io/name": "innkeeper"});
     let text = yaml::write(&[definition]).unwrap();
     let text = format!("# Generated from the types of the host. Do not edit.\n{text}");
-    // The chart holds it as well, because Helm reads only the files below a chart.
+    // The chart has a copy, because Helm reads only files below a chart.
     for directory in ["deploy/crds", "deploy/chart/files"] {
         let file = root().join(directory).join("plugins.innkeeper.dev.yaml");
         expect_file![file].assert_eq(&text);
     }
 }
 
-/// The objects that `manifests` prints for a guest, without its definitions.
+/// The objects that `manifests` prints for a guest, except CRDs.
 fn printed(guest: &str, arguments: &[&str]) -> Vec<Value> {
     let file = path_from_env("INNKEEPER_GUESTS")
         .expect("the guests are built")
@@ -80,7 +80,7 @@ fn printed(guest: &str, arguments: &[&str]) -> Vec<Value> {
     printed
 }
 
-/// The Plugins of the examples have exactly the role and the grants that the plugins ask for.
+/// The example Plugins have exactly the role and the grants that the plugins request.
 #[test]
 fn the_examples_of_plugins_match_the_output_of_manifests() {
     for guest in GUESTS {
@@ -100,7 +100,7 @@ fn the_examples_of_plugins_match_the_output_of_manifests() {
     }
 }
 
-/// So do the variants of the Plugin memcached.
+/// The same for the memcached Plugin variants.
 #[test]
 fn the_variants_of_a_plugin_have_the_grants_that_it_asks_for() {
     let directory = "examples/plugins/variants";
@@ -113,7 +113,7 @@ fn the_variants_of_a_plugin_have_the_grants_that_it_asks_for() {
             let printed = printed("memcached", &["--account", account]);
             assert_eq!(objects, printed, "{name}");
         } else if name == "scripts.yaml" {
-            // Beside the Plugins of other files, which have the grants.
+            // Beside Plugins from other files, which have the grants.
             let switch = json!({"config": {"tenants": {"scripts": true}}});
             assert!(objects.iter().all(|plugin| plugin["spec"] == switch));
         } else {
@@ -190,7 +190,7 @@ fn the_pod_reaches_only_the_listed_servers_if_egress_is_limited() {
     }
 }
 
-/// The certificate that a host makes cannot be verified; that of a Secret is.
+/// A host's self-signed certificate cannot be verified; a Secret's certificate is.
 #[test]
 fn a_scraper_verifies_the_certificate_of_a_secret() {
     let secret = "metrics.certificateSecret=tls";
@@ -385,7 +385,7 @@ fn two_pods_take_turns_and_each_says_its_name_in_the_lease() {
     );
 }
 
-/// A release of another name is another host: its account, its lease, and the roles of its plugins.
+/// A release with another name is another host: it has a separate account, lease and plugin roles.
 #[test]
 fn two_releases_share_no_name() {
     let fixed = ["template", "red", "deploy/chart", "--namespace", "red"];
@@ -438,7 +438,7 @@ fn the_chart_passes_the_checks_of_helm() {
     helm::run(&[&["lint", "deploy/chart", "--strict"], &helm::IMAGE[..]].concat()).unwrap();
 }
 
-/// The definitions of the parents of the shipped plugins.
+/// The CRDs of the shipped plugins' parents.
 const PARENTS: [&str; 7] = [
     "backups.gobackup.io",
     "cronbackups.gobackup.io",
@@ -449,7 +449,7 @@ const PARENTS: [&str; 7] = [
     "wordpresses.example.com",
 ];
 
-/// `kubectl get innkeeper` lists all of them, and the columns of each begin and end alike.
+/// `kubectl get innkeeper` lists all of them, and their columns begin and end alike.
 #[test]
 fn parents_have_one_category_and_the_same_columns_first_and_last() {
     let guests = path_from_env("INNKEEPER_GUESTS").unwrap();

@@ -1,4 +1,4 @@
-//! Rules of the source tree: pure crates, the fixed top level, fresh generated files, links that lead somewhere.
+//! Source tree rules: pure crates, the fixed top level, fresh generated files, links that lead somewhere.
 //!
 //! The tests read files as text and run in milliseconds. They do not understand the code.
 
@@ -11,10 +11,10 @@ mod reference;
 
 use files::{Source, tracked};
 
-/// The crates of the host without I/O, waiting, a clock or the environment.
+/// Host crates without I/O, waiting, clock or environment.
 const PURE: [&str; 5] = ["crd", "metrics", "model", "plan", "policy"];
 
-/// The entries of the top level. Dotfiles and dot-folders such as `.github` are allowed beside them.
+/// The top-level entries. Dotfiles and dot-folders such as `.github` are allowed beside them.
 const TOP_LEVEL: [&str; 10] = [
     "Cargo.lock",
     "Cargo.toml",
@@ -32,7 +32,7 @@ fn assert_none(problem: &str, found: Vec<String>) {
     assert!(found.is_empty(), "{problem}:\n  {}", found.join("\n  "));
 }
 
-/// A tag of an action can be moved to other code, a commit cannot.
+/// An action's tag can be moved to other code, a commit cannot.
 #[test]
 fn workflows_name_the_commit_and_the_version_of_each_action() {
     let is_pinned = |uses: &str| {
@@ -113,13 +113,13 @@ fn every_file_is_part_of_its_crate() {
 
 #[test]
 fn unsafe_code_is_expected_in_three_places() {
-    // The allocator of guests, loading compiled code, and the settings of the host's allocator.
+    // The guest allocator, loading compiled code, and the settings of the host's allocator.
     const PLACES: [&str; 3] = [
         "guests/sdk/src/allocator.rs",
         "host/crates/sandbox/src/code.rs",
         "host/src/main.rs",
     ];
-    // Written in parts, so that this file does not find itself.
+    // Split, so that this file does not match.
     let mark = concat!("expect(unsafe", "_code");
     let mut problems: Vec<String> = Source::all()
         .iter()
@@ -134,9 +134,9 @@ fn unsafe_code_is_expected_in_three_places() {
 
 #[test]
 fn features_for_tests_are_in_no_build_for_users() {
-    // Written in parts, so that this file does not find itself.
+    // Split, so that this file does not match.
     let marks = [concat!("--fea", "tures"), concat!("\"fail", "points\"")];
-    // That of the tests and that of the SDK make no host.
+    // Features of the tests and the SDK are not compiled into a host.
     let harmless = [
         concat!("--fea", "tures innkeeper-tests/failpoints"),
         concat!("--fea", "tures innkeeper-sdk/v1_33,innkeeper-kit/v1_33"),
@@ -149,7 +149,7 @@ fn features_for_tests_are_in_no_build_for_users() {
     let paths = tracked()
         .into_iter()
         .filter(|path| path != "tests/failpoints")
-        // A packed chart is no text, and builds nothing.
+        // A packed chart is not text, and builds nothing.
         .filter(|path| {
             !["rs", "tgz"]
                 .iter()

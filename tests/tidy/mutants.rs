@@ -1,4 +1,4 @@
-//! The patches of `tests/mutants`: each applies to the tree and names a test that exists.
+//! Checks that each patch in `tests/mutants` applies to the tree and names an existing test.
 
 use std::{path::Path, process::Command};
 
@@ -46,7 +46,7 @@ fn check(path: &str) -> Result<(), String> {
     applies(path)
 }
 
-/// The directory of the package that a file is part of.
+/// The directory of the package that contains a file.
 fn package(path: &str) -> Result<String, String> {
     Path::new(path)
         .ancestors()

@@ -12,7 +12,7 @@ use super::{
     files::{read, tracked},
 };
 
-/// Its links to items are those of rustdoc, which checks them.
+/// Links to items are checked by rustdoc.
 const OF_RUSTDOC: &str = "host/ARCHITECTURE.md";
 
 fn pages() -> Vec<Page> {
@@ -67,7 +67,7 @@ fn every_link_leads_to_a_file_and_a_heading() {
 #[test]
 fn every_alert_has_a_runbook() {
     let pages = pages();
-    // The path of the rules, and the page of their runbooks.
+    // The path to the rules, and the page with their runbooks.
     let rules = [
         ("deploy/chart/files/alerts.yaml", "deploy/docs/runbooks.md"),
         (
@@ -125,7 +125,7 @@ fn every_picture_shows_its_source() {
     assert_none("a picture that differs from its source", differences);
 }
 
-/// The lines of all labels of a graph.
+/// All label lines in a graph.
 fn labels(graph: &str) -> BTreeSet<String> {
     let labels = graph.split("label=\"").skip(1);
     let labels = labels.filter_map(|rest| rest.split('"').next());
@@ -135,7 +135,7 @@ fn labels(graph: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// The texts that a picture shows.
+/// The texts in a picture.
 fn texts(picture: &str) -> BTreeSet<String> {
     let texts = picture.split("<text").skip(1);
     let texts = texts.filter_map(|rest| rest.split_once('>')?.1.split('<').next());

@@ -1,5 +1,5 @@
-//! Every parser of untrusted text has bounds, and tests that hold them: the table in `deploy/docs/parsers.md` names
-//! existing tests, and all fuzz targets.
+//! Every parser of untrusted text has bounds, and tests for them: the table in `deploy/docs/parsers.md` names existing
+//! tests, and all fuzz targets.
 
 use super::{
     assert_none,
@@ -8,10 +8,10 @@ use super::{
 
 const PAGE: &str = "deploy/docs/parsers.md";
 
-/// The cells of a row: text, author, bytes, depth and count, time and memory, tests.
+/// The cells in a row: text, author, bytes, depth and count, time and memory, tests.
 const CELLS: usize = 6;
 
-/// The rows of the tables, without their heads.
+/// The table rows, without heads.
 fn rows(page: &str) -> Vec<Vec<&str>> {
     let lines = page.lines().filter_map(|line| {
         let cells = line.strip_prefix('|')?.strip_suffix('|')?;
@@ -31,7 +31,7 @@ fn tests<'a>(cell: &'a str) -> Vec<(&'a str, &'a str)> {
         .collect()
 }
 
-/// Returns true if a file has a test of this name, as a function after an attribute or as a row of a macro.
+/// Returns true if a file has a test with this name, as a function after an attribute or as a row in a macro.
 fn has_test(text: &str, name: &str) -> bool {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     lines.iter().enumerate().any(|(place, line)| {

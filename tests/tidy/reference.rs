@@ -1,6 +1,6 @@
 //! The pages below `host/docs/reference` are generated from the code and up to date.
 //!
-//! Meanings and remedies are the documentation of the constants and fields. The reasons of Plugins are made of several
+//! Meanings and remedies come from the doc comments of constants and fields. Plugin reasons are composed from several
 //! texts, so they have a table here.
 
 mod conditions;
@@ -18,10 +18,10 @@ use innkeeper_tests::manifest::root;
 
 use super::files::{has_extension, read, tracked};
 
-/// The reason why a write to a `String` does not fail.
+/// Why a write to a `String` does not fail.
 const TAKES_ANY_TEXT: &str = "a String takes any text";
 
-/// The directory of the pages.
+/// The directory with the pages.
 const DIRECTORY: &str = "host/docs/reference";
 
 /// Compares a page with its file.
@@ -40,28 +40,28 @@ fn table<const N: usize>(head: [&str; N], rows: impl IntoIterator<Item = [String
     text
 }
 
-/// Returns a text as the content of one cell.
+/// Escapes a text for one cell.
 fn cell(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     words.join(" ").replace('|', "\\|")
 }
 
-/// Returns a text as a sentence in a cell.
+/// Formats a text as a sentence in a cell.
 fn sentence(text: &str) -> String {
     let text = cell(text);
     let ends = text.is_empty() || text.ends_with(['.', ':', '?']);
     if ends { text } else { format!("{text}.") }
 }
 
-/// A documented item of a source file.
+/// A documented item in a source file.
 struct Item {
     /// The line after the documentation and attributes.
     line: String,
-    /// The documentation as one paragraph.
+    /// The doc comment as one paragraph.
     docs: String,
 }
 
-/// Returns the items of a source file that have documentation.
+/// Returns the documented items in a source file.
 fn items(path: &str) -> Vec<Item> {
     let text = read(path);
     let mut links = Vec::new();
@@ -78,7 +78,7 @@ fn items(path: &str) -> Vec<Item> {
     links
 }
 
-/// Returns the documented text constants of a source file: the value and the documentation.
+/// Returns the documented text constants in a source file, as value and doc comment.
 fn texts(path: &str) -> Vec<(String, String)> {
     let value = |line: &str| {
         let (_, rest) = line.split_once(": &str = \"")?;
@@ -91,7 +91,7 @@ fn texts(path: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Removes the links of documentation, which lead into the code.
+/// Removes links, which lead into the code.
 fn without_links(docs: &str) -> String {
     let mut text = String::new();
     let mut rest = docs;
@@ -127,7 +127,7 @@ fn commands(cli: &Command) -> Vec<&Command> {
         .collect()
 }
 
-/// Returns the purpose of a command as a sentence.
+/// Returns the command's purpose as a sentence.
 fn about(command: &Command) -> String {
     let about = command.get_about().map(ToString::to_string);
     sentence(&about.unwrap_or_default())
@@ -148,7 +148,7 @@ fn flag(arg: &Arg) -> String {
             let value = match (takes, is_optional) {
                 (false, _) => String::new(),
                 (true, false) => format!(" {}", values.join(" ")),
-                // As the help shows a value that only an equals sign can give.
+                // As the help shows a value that needs an equals sign.
                 (true, true) => format!("[={}]", values.join(" ")),
             };
             format!("{short}`--{long}{value}`")
@@ -188,7 +188,7 @@ fn help(arg: &Arg) -> String {
     text
 }
 
-/// Returns the part of the help after the flags that begins with a heading, as lines.
+/// Returns the lines below a heading in the text after the flags.
 fn after_help(command: &Command, heading: &str) -> Vec<String> {
     let text = command
         .get_after_help()
@@ -202,7 +202,7 @@ fn after_help(command: &Command, heading: &str) -> Vec<String> {
     lines.map(|line| line.trim().to_owned()).collect()
 }
 
-/// The flags of a command that its help shows.
+/// The flags shown in a command's help.
 fn flags(command: &Command) -> impl Iterator<Item = &Arg> {
     let is_shown = |arg: &&Arg| {
         !arg.is_hide_set()
@@ -217,7 +217,7 @@ fn row(arg: &Arg) -> [String; 2] {
     [cell(&flag(arg)), help(arg)]
 }
 
-/// Returns the commands that have each row of a flag.
+/// Returns the commands for each flag row.
 fn owners(commands: &[&Command]) -> Vec<([String; 2], Vec<String>)> {
     let mut owners: Vec<([String; 2], Vec<String>)> = Vec::new();
     for command in commands {
@@ -235,8 +235,8 @@ fn owners(commands: &[&Command]) -> Vec<([String; 2], Vec<String>)> {
     owners
 }
 
-/// Returns the link to the section that describes a flag, if it is not the command's own: that of the flags which at least
-/// three commands have, or that of an earlier command.
+/// Returns the link to the section that describes a flag, if it is not the command's own: the section of shared flags (at
+/// least three commands), or an earlier command's.
 fn described_elsewhere(command: &Command, names: &[String]) -> Option<String> {
     match names {
         [_, _, _, ..] => Some("[Shared flags](#shared-flags)".to_owned()),

@@ -1,4 +1,4 @@
-//! The page of conditions.
+//! The conditions page.
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
@@ -7,12 +7,12 @@ use innkeeper_model::reason;
 use super::{TAKES_ANY_TEXT, check, reasons::REASONS, sentence, table, texts};
 use crate::files::Source;
 
-/// The start of the remedy in the documentation of a reason.
+/// The start of the remedy in a reason's doc comment.
 const REMEDY: &str = " Remedy: ";
 
 const PARENT_REASONS: &str = "host/crates/model/src/condition.rs";
 
-/// The types of conditions, which have no remedy.
+/// The condition types, which have no remedy.
 const TYPES: [&str; 4] = [
     reason::SYNCED,
     reason::READY,
@@ -64,7 +64,7 @@ fn the_page_of_conditions_is_up_to_date() {
     check("conditions.md", "Conditions and reasons", opening, &body);
 }
 
-/// Returns the rows of the reasons whose comments in this file end with a remedy.
+/// Returns the rows for this file's reasons whose comments end with a remedy.
 fn remedied(path: &str) -> Vec<[String; 3]> {
     let row = |(name, docs): (String, String)| {
         let (meaning, remedy) = docs.split_once(REMEDY)?;
@@ -84,7 +84,7 @@ fn every_reason_of_parents_has_a_remedy() {
     crate::assert_none("a reason whose comment has no remedy", missing.collect());
 }
 
-/// The literals in CamelCase of the manager that are no reasons: kinds, condition types and statuses.
+/// CamelCase literals in the manager that are not reasons: kinds, condition types and statuses.
 const NO_REASONS: [&str; 19] = [
     "Age",
     "CacheFull",
@@ -139,13 +139,13 @@ fn every_reason_of_plugins_has_an_entry() {
             );
         }
     }
-    // The categories of sources become reasons in CamelCase, and the compiler and the sandbox have their own.
+    // Source error categories become reasons in CamelCase; the compiler and the sandbox have separate ones.
     let sources = crate::files::read("host/crates/source/src/error.rs");
     let categories = sources
         .split("=> (\"")
         .skip(1)
         .filter_map(|rest| rest.split('"').next());
-    // A signature is made by commands only.
+    // Only commands create signatures.
     let categories = categories.filter(|category| *category != "signing-failed");
     listed.extend(categories.map(|category| category.split('-').map(capital).collect::<String>()));
     for errors in ["artifact/error.rs", "error.rs"] {
@@ -178,13 +178,13 @@ fn every_reason_of_plugins_has_an_entry() {
 /// The plugins whose pages list their reasons.
 const PLUGINS: [&str; 4] = ["backup", "etcd", "memcached", "wordpress"];
 
-/// The code before a reason or code in the files of plugins that give them.
+/// The code before a reason or code in plugin files.
 const GIVES: [&str; 4] = ["Condition::new(", "Event::", "Warning", "reason: \""];
 
-/// The literals in CamelCase of these files that are no reasons: kinds, and phases of Pods.
+/// CamelCase literals in these files that are not reasons: kinds and Pod phases.
 const NO_REASONS_OF_PLUGINS: [&str; 5] = ["Failed", "Job", "Pod", "Secret", "Succeeded"];
 
-/// Returns the literals in CamelCase of the files of a plugin that give reasons and codes.
+/// Returns the CamelCase literals in a plugin's files that report reasons and codes.
 fn given(plugin: &str) -> BTreeSet<&'static str> {
     let directory = format!("guests/{plugin}/src/");
     let sources = Source::all().iter().filter(|source| {

@@ -1,4 +1,4 @@
-//! The pages of limits and of versions.
+//! The pages about limits and versions.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{TAKES_ANY_TEXT, cell, check, cli, flag, help, plugin, sentence, table};
 use crate::files::read;
 
-/// The flags of `run` that limit the host as a whole.
+/// The `run` flags that limit the host as a whole.
 const FLAGS: [&str; 8] = [
     "cache-size",
     "workers",
@@ -60,7 +60,7 @@ fn the_page_of_limits_is_up_to_date() {
     check("limits.md", "Limits and defaults", opening, &body);
 }
 
-/// Returns the value of a line such as `name = "value"` or `name value`.
+/// Returns the value in a line such as `name = "value"` or `name value`.
 fn value_after<'a>(text: &'a str, start: &str) -> &'a str {
     let line = text
         .lines()
@@ -69,7 +69,7 @@ fn value_after<'a>(text: &'a str, start: &str) -> &'a str {
     line.trim_matches([' ', '=', '"'])
 }
 
-/// One row of a table of versions: part, version and remark.
+/// A row in a version table: part, version and remark.
 type Row = (&'static str, String, &'static str);
 
 /// The rules about later versions. They promise nothing before the first release.
@@ -104,7 +104,7 @@ After it, a flag, field, annotation, label, metric, reason, exit code or contrac
 A security fix may remove something at once; the changelog says so.
 A minor release may raise the oldest supported Kubernetes version.";
 
-/// The versions of one commit, which `tests/full` runs together.
+/// The versions that `tests/full` runs together, all from one commit.
 fn run_together() -> [Row; 6] {
     let chart = manifest::load("deploy/chart/Chart.yaml")
         .expect("there is a chart")

@@ -1,4 +1,4 @@
-//! The page of labels, annotations, finalizers and field managers.
+//! The page about labels, annotations, finalizers and field managers.
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::assert_none;
 
-/// The prefix of the labels and annotations.
+/// The prefix for labels and annotations.
 const PREFIX: &str = "innkeeper.dev/";
 
 /// The files whose documented constants are the labels and annotations.
@@ -16,13 +16,13 @@ const NAMES: [&str; 2] = [
     "guests/kit/src/tenants.rs",
 ];
 
-/// An annotation that the chart alone sets.
+/// An annotation that only the chart sets.
 const OF_THE_CHART: (&str, &str) = (
     "innkeeper.dev/grants",
     "Annotation on the Pods of the chart: the hash of the grants of plugin files, so that changed grants replace the Pods.",
 );
 
-/// Returns the labels and annotations with their documentation, each once.
+/// Returns the labels and annotations with their doc comments, without duplicates.
 fn names() -> Vec<(String, String)> {
     let is_name = |name: &str| name.len() > PREFIX.len() && name.starts_with(PREFIX);
     let mut names: Vec<(String, String)> = Vec::new();
@@ -39,7 +39,7 @@ fn names() -> Vec<(String, String)> {
     names
 }
 
-/// Tells if a text can be a label or annotation of a domain, and no version of an API.
+/// Returns true if a text can be a domain-prefixed label or annotation, and is not an API version.
 fn is_key(text: &str) -> bool {
     let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || ".-".contains(c);
     let is_name = |c: char| c.is_ascii_lowercase() || c == '-';
@@ -51,7 +51,7 @@ fn is_key(text: &str) -> bool {
     })
 }
 
-/// The sources of plugins and of the SDK, with the directory of each below `guests`.
+/// The plugin and SDK sources, with each one's directory below `guests`.
 fn sources_of_plugins() -> Vec<(String, String)> {
     let paths = tracked()
         .into_iter()
@@ -65,7 +65,7 @@ fn sources_of_plugins() -> Vec<(String, String)> {
     named.collect()
 }
 
-/// Returns the labels and annotations that the plugins define, with the plugin and the documentation.
+/// Returns the labels and annotations that the plugins define, with the plugin and the doc comment.
 fn names_of_plugins() -> Vec<(String, String, String)> {
     let mut names = Vec::new();
     for (plugin, path) in sources_of_plugins() {
@@ -77,10 +77,10 @@ fn names_of_plugins() -> Vec<(String, String, String)> {
     names
 }
 
-/// Returns the rows of the labels and annotations of plugins.
+/// Returns the rows for plugin labels and annotations.
 fn rows_of_plugins() -> Vec<[String; 4]> {
     let rows = names_of_plugins().into_iter().map(|(plugin, name, docs)| {
-        // The kit has the labels that all plugins set.
+        // The kit defines the labels that all plugins set.
         let plugin = if plugin == "kit" { "all" } else { &plugin };
         let (kind, rest) = docs
             .strip_prefix("The ")
@@ -156,7 +156,7 @@ fn the_page_of_labels_and_annotations_is_up_to_date() {
     );
 }
 
-/// Returns the labels and annotations that a text names, of those with a prefix.
+/// Returns the labels and annotations with a prefix that a text names.
 fn named(text: &str, prefix: &str) -> Vec<String> {
     let parts: Vec<&str> = text.split(prefix).collect();
     let names = parts.windows(2).filter_map(|pair| {
@@ -165,7 +165,7 @@ fn named(text: &str, prefix: &str) -> Vec<String> {
         let (name, rest) = after.split_at(end.unwrap_or(after.len()));
         // `kubectl annotate` removes an annotation whose name ends so.
         let name = name.trim_end_matches('-');
-        // The version of the API, or a part of an address or of a longer domain.
+        // An API version, or a part of an address or a longer domain.
         let is_version = name == "v" && rest.starts_with(|c: char| c.is_ascii_digit());
         let is_part = before.ends_with(['.', '/']);
         (!name.is_empty() && !is_version && !is_part).then(|| format!("{prefix}{name}"))
@@ -199,7 +199,7 @@ fn every_label_and_annotation_has_an_entry() {
     assert_none(problem, missing);
 }
 
-/// Every text of a plugin that can be a label or annotation, and every such name in its pages and examples, has an entry.
+/// Every plugin text that can be a label or annotation, and every such name in plugin pages and examples, has an entry.
 #[test]
 fn every_label_and_annotation_of_a_plugin_has_an_entry() {
     let names = names_of_plugins();
@@ -212,7 +212,7 @@ fn every_label_and_annotation_of_a_plugin_has_an_entry() {
             .lines()
             .filter(|line| !line.trim().starts_with("//"));
         let literals = code.flat_map(|line| line.split('"').skip(1).step_by(2));
-        // Kubernetes itself has the label of the node.
+        // The node label comes from Kubernetes.
         let unknown = literals.filter(|name| {
             is_key(name)
                 && !name.starts_with(PREFIX)

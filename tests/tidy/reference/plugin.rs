@@ -1,4 +1,4 @@
-//! The page of the Plugin resource, from the schema of its definition.
+//! The Plugin resource page, generated from the CRD schema.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{TAKES_ANY_TEXT, cell, check, sentence, table};
 
-/// Returns the schema of the Plugin resource.
+/// Returns the Plugin resource's schema.
 pub(super) fn schema() -> Value {
     let crd = Value::Object(resource::crd());
     crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
@@ -93,7 +93,7 @@ fn the_page_of_plugins_is_up_to_date() {
         let part_schema = &schema["properties"][part];
         let mut rows = Vec::new();
         fields(part_schema, "", &mut rows);
-        // The spec has the same.
+        // The spec has the same fields.
         rows.retain(|[name, ..]| part == "spec" || !name.starts_with("`limits."));
         write!(
             body,
