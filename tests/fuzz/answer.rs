@@ -1,4 +1,4 @@
-//! The answer of a guest: converted, checked by the policy, planned, and applied to an API server in memory.
+//! A guest's answer: converted, checked by the policy, planned, and applied to an in-memory API server.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use super::{corpus, oracle, run::run};
 
-/// The namespaces of the host.
+/// The host's namespaces.
 pub(super) const HOST: [&str; 2] = ["innkeeper", "innkeeper-pod"];
 
 #[test]
@@ -30,7 +30,7 @@ fn an_answer_is_refused_or_within_the_grants() {
     run("answer");
 }
 
-/// The oracle does not need the policy: it refuses the inputs of which the policy has to refuse the child.
+/// The oracle works without the policy: it rejects the inputs whose child the policy has to refuse.
 #[test]
 fn the_oracle_refuses_every_child_that_breaks_a_rule() {
     let limits = Limits::default();
@@ -51,7 +51,7 @@ fn the_oracle_refuses_every_child_that_breaks_a_rule() {
         };
         let payload =
             catch_unwind(AssertUnwindSafe(|| oracle::check(&case, &children[0]))).expect_err(name);
-        // A message without values is no String.
+        // A message without values is not a String.
         let text = payload
             .downcast_ref::<&str>()
             .map(|message| (*message).to_owned());
@@ -65,11 +65,11 @@ fn the_oracle_refuses_every_child_that_breaks_a_rule() {
     assert!(count >= 19, "{count} inputs break a rule");
 }
 
-/// An answer with everything that decides about it.
+/// An answer and everything the decision depends on.
 pub(super) struct Case {
     pub(super) manifest: Manifest,
     pub(super) grants: Grants,
-    /// False for a plugin that is given as a file without grants.
+    /// False for a plugin loaded from a file without grants.
     pub(super) is_granted: bool,
     pub(super) kinds: Kinds,
     parent: Value,
@@ -79,7 +79,7 @@ pub(super) struct Case {
     phase: Phase,
 }
 
-/// Reaches the plan of children, the same plans applied, and a fault.
+/// Reaches the plan for children, repeated plans until none is left, and a fault.
 pub(super) fn answer(input: &[u8]) -> [bool; 3] {
     judged(input).unwrap_or_default()
 }
@@ -130,7 +130,7 @@ fn children(outcome: &Checked<Outcome>) -> &[Child] {
 }
 
 impl Case {
-    /// Reads a case; none if its description or its grants are refused.
+    /// Reads a case; `None` if the description or the grants are refused.
     fn read(input: &Value) -> Option<Self> {
         let manifest: Manifest = serde_json::from_value(input["manifest"].clone()).ok()?;
         manifest::check(&manifest).ok()?;
@@ -208,7 +208,7 @@ impl Case {
         plan(&context, &objects, outcome)
     }
 
-    /// Applies plans until one has no write to a child. Each child is created, and updated once at most.
+    /// Applies plans until one writes no child. Each child is created once, and updated once at most.
     fn converge(&self, outcome: &Outcome) {
         let mut server = Server::default();
         for _ in 0..children_max(outcome) + 3 {
@@ -229,7 +229,7 @@ impl Case {
     }
 }
 
-/// A chain of children that wait for each other becomes one child longer in each pass.
+/// The longest possible chain of children that wait for each other: each pass adds one child.
 fn children_max(outcome: &Outcome) -> usize {
     match outcome {
         Outcome::Desired(desired) => desired.children.len(),
@@ -237,7 +237,7 @@ fn children_max(outcome: &Outcome) -> usize {
     }
 }
 
-/// Checks that an operation is about a child of the answer, and that a body names the parent as its only owner.
+/// Checks that an operation targets a child in the answer, and that a body names the parent as the only owner.
 fn check_operation(operation: &Operation, ids: &BTreeSet<ObjectId>, parent: &Value) {
     let Some(id) = operation.child() else {
         return;
@@ -262,8 +262,8 @@ fn check_operation(operation: &Operation, ids: &BTreeSet<ObjectId>, parent: &Val
     }
 }
 
-/// Returns true if the API server in memory understands the object: it knows lists with keys by their names alone, and its
-/// time grows with the square of the fields.
+/// Returns true if the in-memory API server understands the object: it identifies keyed lists by name alone, and its time
+/// grows with the square of the field count.
 fn is_understood(child: &Child) -> bool {
     let text = Value::Object(child.object.clone()).to_string();
     let lists = ["\"ports\"", "\"containers\"", "\"ownerReferences\""];

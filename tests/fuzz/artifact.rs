@@ -1,4 +1,4 @@
-//! The bytes of a component: the check before it is compiled, its imports, its embedded description.
+//! A component's bytes: the check before compilation, the imports, the embedded description.
 
 use innkeeper_model::{Manifest, Requests, error_chain};
 use innkeeper_policy::{Grants, is_secret};
@@ -10,7 +10,7 @@ use innkeeper_sandbox::{
 
 use super::{corpus::Seed, run::run_with, shapes};
 
-/// The longest text of a refusal, in bytes: it goes into a condition.
+/// The longest refusal text, in bytes: it is written into a condition.
 const REFUSAL_BYTES_MAX: usize = 32 << 10;
 
 #[test]
@@ -23,7 +23,7 @@ fn bytes_of_a_component_are_refused_or_safe_to_compile() {
     );
 }
 
-/// Reaches the checks of a component that may be compiled, and those of an embedded description.
+/// Reaches the checks for a component that may be compiled, and those for an embedded description.
 pub(super) fn check(bytes: &[u8]) -> [bool; 2] {
     let inspection = artifact::inspect(bytes);
     let checked = artifact::check(bytes, &artifact::Limits::default());
@@ -52,7 +52,7 @@ pub(super) fn check(bytes: &[u8]) -> [bool; 2] {
     let Some(manifest) = manifest(bytes) else {
         return [is_plugin, false];
     };
-    // The preview decides as the whole description would.
+    // The preview must decide as the whole description would.
     assert_eq!(preview.requests, Requests::from(&manifest));
     assert_eq!(
         (&preview.name, &preview.version),

@@ -1,17 +1,16 @@
-//! The inputs of a target that are checked in.
+//! A target's checked-in inputs.
 
 use std::{fs, path::Path};
 
 use serde_json::{Deserializer, Value};
 
-/// One input of a corpus.
+/// One corpus input.
 #[derive(Debug)]
 pub(super) struct Seed {
-    /// The name of its file.
+    /// The file name.
     pub(super) name: String,
-    /// The input.
     pub(super) bytes: Vec<u8>,
-    /// The input as JSON documents; none if it is anything else.
+    /// The input as JSON documents; `None` if it is anything else.
     pub(super) documents: Option<Vec<Value>>,
 }
 
@@ -27,7 +26,7 @@ impl Seed {
     }
 }
 
-/// Returns the inputs of a target by name. A file `*.wat` is WebAssembly as text.
+/// Returns a target's inputs by name. A file `*.wat` is WebAssembly text.
 pub(super) fn of(target: &str) -> Vec<Seed> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus");
     let mut seeds = Vec::new();

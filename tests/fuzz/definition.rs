@@ -1,4 +1,4 @@
-//! A CustomResourceDefinition of a plugin: checked, compared with the installed one, and compiled to admit objects.
+//! A plugin's CustomResourceDefinition: checked, compared with the installed one, and compiled to admit objects.
 
 use innkeeper_crd::{self as crd, Installed, Schema};
 use innkeeper_model::{Access, Gvk, HashKey, PluginName};
@@ -15,7 +15,7 @@ fn a_definition_is_refused_or_used_within_limits() {
     );
 }
 
-/// Reaches the comparison with an installed definition, and an object that is admitted.
+/// Reaches the comparison with an installed definition, and an admitted object.
 pub(super) fn check(input: &[u8]) -> [bool; 2] {
     let Ok(definition) = serde_json::from_slice::<Map<String, Value>>(input) else {
         return [false; 2];
@@ -23,7 +23,7 @@ pub(super) fn check(input: &[u8]) -> [bool; 2] {
     [compare(&definition).is_some(), admit(&definition).is_some()]
 }
 
-/// Compares the definition with itself in the order of another release, which is installed.
+/// Compares the definition with itself in another order, as another release might have installed it.
 fn compare(definition: &Map<String, Value>) -> Option<()> {
     crd::check(definition, &[]).ok()?;
     let mut installed = definition.clone();
@@ -46,7 +46,7 @@ fn compare(definition: &Map<String, Value>) -> Option<()> {
     Some(())
 }
 
-/// The lists of values in the schemas.
+/// The value lists in the schemas.
 fn lists(definition: &mut Map<String, Value>) -> Vec<&mut Vec<Value>> {
     let mut lists = Vec::new();
     let mut rest: Vec<&mut Value> = definition.values_mut().collect();

@@ -1,4 +1,4 @@
-//! The description that is embedded in a component: read before any grant of its Plugin is checked.
+//! A component's embedded description, read before the Plugin's grants are checked.
 
 use innkeeper_sandbox::description;
 use innkeeper_tests::handmade;
@@ -14,9 +14,9 @@ fn an_embedded_description_is_refused_or_read_within_limits() {
     );
 }
 
-/// Reaches a description that the host reads.
+/// Reaches a description that the host accepts.
 pub(super) fn check(input: &[u8]) -> [bool; 1] {
-    // A component that has only an embedded description.
+    // A component with nothing but an embedded description.
     let component = handmade::described_as(b"\0asm\x0d\0\x01\0", input);
     [is_accepted(&component)]
 }

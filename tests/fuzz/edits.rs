@@ -1,20 +1,20 @@
-//! Inputs that are edits of others.
+//! Inputs made by editing others.
 //!
-//! Edits refer to places by numbers that fit any input, so that proptest can leave some of them out.
+//! Edits refer to places by numbers that fit any input, so that proptest can drop some of them.
 
 use proptest::{collection, prelude::*};
 use serde_json::{Map, Value, json};
 
 use super::corpus::Seed;
 
-/// The size of the largest generated input, in bytes: enough to see time or memory that grows with its square.
+/// The largest generated input, in bytes: enough to see quadratic time or memory.
 pub(super) const BYTES_MAX: usize = 512 << 10;
 
-/// Edits of JSON trees, then edits of bytes.
+/// JSON tree edits, then byte edits.
 const TREE_EDITS: u8 = 10;
 const BYTE_EDITS: u8 = 8;
 
-/// Texts that parsers, names and paths may take for something else.
+/// Texts that parsers, names and paths may misinterpret.
 const HOSTILE: [&str; 30] = [
     "",
     " ",
@@ -53,20 +53,20 @@ const BYTES: [u8; 12] = [
     0, 1, 0x7f, 0x80, 0xff, 0xc0, 0xf4, b'"', b'\\', b'{', b'[', b'\n',
 ];
 
-/// One edit: its kind, its place, its argument, and a count.
+/// One edit: kind, place, argument and count.
 type Edit = (u8, u32, u32, u8);
 
 /// The number of the input to edit, and the edits.
 pub(super) type Chosen = (u32, Vec<Edit>);
 
-/// The inputs to edit, and the parts of all of them.
+/// The inputs to edit, and all their parts.
 pub(super) struct Edits {
     seeds: Vec<Seed>,
     nodes: Vec<Value>,
     names: Vec<String>,
 }
 
-/// The strategy for choices of an input and its edits.
+/// The strategy that picks an input and edits.
 pub(super) fn strategy() -> impl Strategy<Value = Chosen> {
     (any::<u32>(), collection::vec(any::<Edit>(), 1..8))
 }
@@ -107,7 +107,7 @@ impl Edits {
             Some(documents) => self.edited_tree(documents, edits),
         };
         for edit in edits {
-            // Damaged JSON is refused early, so that few edits of JSON damage it.
+            // Damaged JSON is refused early, so few edits may damage it.
             if seed.documents.is_none() || edit.0 >= 250 {
                 self.edit_bytes(&mut bytes, *edit);
             }
@@ -119,7 +119,7 @@ impl Edits {
     fn edited_tree(&self, documents: &[Value], edits: &[Edit]) -> Vec<u8> {
         let mut documents = Value::Array(documents.to_vec());
         for edit in edits.iter().filter(|edit| edit.0 < 250) {
-            // The list of documents is no node of any of them.
+            // The list of documents is not a node in any of them.
             let at = index(count(&documents) - 1, edit.1) + 1;
             if let Some(node) = nth(&mut documents, &mut { at }) {
                 self.edit_node(node, *edit);
@@ -176,7 +176,7 @@ impl Edits {
                 let length = index(text.chars().count() + 1, with);
                 *text = text.chars().take(length).collect();
             }
-            // JSON within a text, as guests give objects.
+            // JSON within a text, as guests return objects.
             (9, node) => *node = Value::String(node.to_string()),
             (_, Value::Number(number)) => {
                 let shifted = number.as_i64().unwrap_or(1).wrapping_shl(u32::from(count));
@@ -224,7 +224,7 @@ impl Edits {
     }
 }
 
-/// Makes a list, an object or a text longer, up to the largest input.
+/// Makes a list, an object or a text longer, up to the largest input size.
 fn repeat(node: &mut Value, with: u32, count: u8) {
     let size = node.to_string().len().max(1);
     let times = (1_usize << (count % 14)).min(BYTES_MAX / size);
@@ -250,7 +250,7 @@ fn splice(bytes: &mut Vec<u8>, start: usize, end: usize, part: &[u8]) {
     drop(bytes.splice(start..end, part.iter().copied()));
 }
 
-/// Collects the parts of a value and the names of its members.
+/// Collects a value's parts and member names.
 fn collect(value: &Value, nodes: &mut Vec<Value>, names: &mut Vec<String>) {
     nodes.push(value.clone());
     match value {
@@ -265,7 +265,7 @@ fn collect(value: &Value, nodes: &mut Vec<Value>, names: &mut Vec<String>) {
     }
 }
 
-/// The number of a value's parts, with itself.
+/// Counts a value's parts, including itself.
 fn count(value: &Value) -> usize {
     1 + match value {
         Value::Array(items) => items.iter().map(count).sum::<usize>(),
@@ -291,7 +291,7 @@ fn hostile(number: u32) -> &'static str {
     HOSTILE[index(HOSTILE.len(), number)]
 }
 
-/// Returns the place below `length` that a number selects.
+/// Returns the index below `length` that a number selects.
 fn index(length: usize, number: u32) -> usize {
     usize::try_from(number).unwrap() % length.max(1)
 }

@@ -1,16 +1,16 @@
-//! Fuzz targets: hostile input at the edges of the host. No input causes a panic, a hang, or memory without a bound, and
-//! none of it passes a check that it breaks.
+//! Fuzz targets: hostile input at the host's edges. No input may cause a panic, a hang or unbounded memory, and none may
+//! pass a check that it violates.
 //!
-//! A target is a function of bytes, which returns for each of its checks if the input reached the end. Its directory in
-//! `corpus/` holds valid and hostile inputs, which together reach all ends, and every input that has failed. The
-//! generated inputs are edits of these: of the JSON tree where an input is JSON, of the bytes otherwise.
+//! A target is a function over bytes; for each check it returns whether the input reached the end. Its directory in
+//! `corpus/` holds valid and hostile inputs, which together reach all ends, and every input that has failed. Generated
+//! inputs are edits of these: JSON tree edits if an input is JSON, byte edits otherwise.
 //!
-//! Other inputs are made from a depth, a size and a cost (`shapes.rs`), as edits of small inputs reach none of these.
-//! Each target runs in a process of its own with a stack of 2 MiB and limits of memory and CPU time (`worker.rs`).
+//! Other inputs are generated from a depth, a size and a cost (`shapes.rs`), which edits of small inputs cannot reach.
+//! Each target runs in a separate process with a 2 MiB stack and limits on memory and CPU time (`worker.rs`).
 //!
-//! The edits are strategies of proptest, which reduces a failure to few edits. `bolero` and libfuzzer were not taken:
-//! without coverage they start from random bytes, which no parser here lets pass its first check, and with coverage they
-//! would compile everything once more.
+//! The edits are proptest strategies, because proptest reduces a failure to few edits. We did not use `bolero` or
+//! libfuzzer: without coverage they start from random bytes, which never pass a parser's first check here, and with
+//! coverage they would compile everything once more.
 
 #![expect(
     clippy::panic,

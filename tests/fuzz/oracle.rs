@@ -1,5 +1,5 @@
-//! The rules for a child of an answer, written a second time and without the policy: each child that the policy accepts has
-//! to meet them. They know fewer fields than the policy, so that they never refuse more.
+//! The rules for a child in an answer, written a second time and without the policy: each child that the policy accepts
+//! has to meet them. They cover fewer fields than the policy, so that they never refuse more.
 
 use innkeeper_model::{Child, GroupKind, ObjectId, Scope};
 use innkeeper_policy::PodSecurity;
@@ -17,7 +17,7 @@ const PRIVILEGED_GROUPS: [&str; 6] = [
     "rbac.authorization.k8s.io",
 ];
 
-/// Checks a child, and returns its identity.
+/// Checks a child and returns its identity.
 pub(super) fn check(case: &Case, child: &Child) -> ObjectId {
     let kind = child.kind.group_kind();
     check_kind(case, child, &kind);
@@ -129,7 +129,7 @@ fn is_core(kind: &GroupKind, name: &str) -> bool {
     kind.group.is_empty() && &*kind.kind == name
 }
 
-/// Returns the spec of the Pods of an object; none if it makes no Pods.
+/// Returns an object's Pod spec; `None` if the object creates no Pods.
 fn pod_spec<'a>(kind: &GroupKind, object: &'a Value) -> Option<&'a Value> {
     let path = match (&*kind.group, &*kind.kind) {
         ("", "Pod") => "/spec",
@@ -165,7 +165,7 @@ fn check_pod(case: &Case, kind: &GroupKind, object: &Value) {
     }
 }
 
-/// Returns true for a switch that is absent or off.
+/// Returns true if a switch is absent or off.
 fn is_off(value: &Value) -> bool {
     value.is_null() || *value == Value::Bool(false)
 }
@@ -231,7 +231,7 @@ fn check_restricted(spec: &Value) {
     }
 }
 
-/// A plugin that is given as a file stays in the namespace of the parent, and instructs no other controller.
+/// A plugin from a file stays in the parent's namespace and instructs no other controller.
 fn check_addresses(case: &Case, kind: &GroupKind, object: &Value) {
     let is_confirmed = case.grants.children[kind].privileged;
     if is_core(kind, "Service") && !is_confirmed {

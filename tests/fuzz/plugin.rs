@@ -1,4 +1,4 @@
-//! The spec of a Plugin and a file of grants: JSON as the API server or a user may send it.
+//! A Plugin's spec and a grants file: JSON that the API server or a user may send.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ fn a_plugin_spec_is_refused_or_within_the_rules() {
     run("plugin");
 }
 
-/// Reaches the checks of a Plugin, and those of a file of grants.
+/// Reaches the checks for a Plugin, and those for a grants file.
 pub(super) fn check(input: &[u8]) -> [bool; 2] {
     let text = str::from_utf8(input).ok();
     let plugin = text.and_then(check_plugin);
@@ -31,7 +31,7 @@ fn check_plugin(text: &str) -> Option<()> {
     let is_own = *manager == declared.name.field_manager();
     assert!(is_own || !manager.starts_with("innkeeper:"), "{manager}");
     let limits = &terms.limits;
-    // The rules of the definition, which the API server checks as well.
+    // The CRD rules, which the API server also checks.
     assert!((Duration::from_millis(1)..=Duration::from_secs(30)).contains(&limits.deadline));
     assert!((64 << 10..=1 << 30).contains(&limits.memory_bytes_max));
     assert!((1 << 10..=64 << 20).contains(&limits.output_bytes_max));
@@ -39,7 +39,7 @@ fn check_plugin(text: &str) -> Option<()> {
     assert!((1..=10_000).contains(&limits.children_max));
     assert!((1..=64).contains(&limits.concurrency_max));
     check_grants(&terms.grants);
-    // The same rules hold for what the host would write.
+    // The same rules apply to what the host would write.
     let again = serde_json::to_string(&plugin).unwrap();
     let again = Plugin::read(&again).unwrap().declared().unwrap();
     assert_eq!(again, declared);
@@ -51,7 +51,7 @@ fn check_grants_file(text: &str) -> Option<()> {
     let read = grants_of_file(&grants).ok()?;
     check_grants(&read);
     let again = grants_of_file(&file_of_grants(&read)).unwrap();
-    // The level of Pods is left out where no granted kind makes any.
+    // The Pod Security level is left out if no granted kind creates Pods.
     let expected = Grants {
         pod_security: again.pod_security,
         ..read
@@ -60,7 +60,7 @@ fn check_grants_file(text: &str) -> Option<()> {
     Some(())
 }
 
-/// A kind with power over the cluster needs its confirmation, and no plugin has Secrets as parents.
+/// A kind with power over the cluster needs a confirmation, and no plugin has Secrets as parents.
 fn check_grants(grants: &Grants) {
     for kind in grants
         .children

@@ -1,4 +1,4 @@
-//! A recording of a call, and the YAML files beside which `render` reads it.
+//! A recorded call, and the YAML files that `render` reads beside it.
 
 use innkeeper_model::{ReadKey, Reads as _, yaml};
 use innkeeper_sandbox::Recording;
@@ -15,7 +15,7 @@ fn a_recording_is_refused_or_gives_the_same_input_again() {
     );
 }
 
-/// Reaches the checks of YAML, and those of a recording with a read.
+/// Reaches the YAML checks, and those for a recording with a read.
 pub(super) fn check(input: &[u8]) -> [bool; 2] {
     let yaml = check_yaml(input);
     [yaml.is_some(), check_recording(input).unwrap_or_default()]
@@ -53,7 +53,7 @@ struct StoredRead {
     read: ReadKey,
 }
 
-/// Makes every recorded read, and returns their number.
+/// Replays every recorded read; returns their number.
 fn check_reads(recording: &Recording, input: &[u8]) -> usize {
     let stored: Stored = serde_json::from_slice(input).unwrap();
     let mut reads = recording.reads();

@@ -1,4 +1,4 @@
-//! The answers of a registry: a manifest, a challenge, a token, a signature; and the texts that users give for one.
+//! A registry's answers (a manifest, a challenge, a token, a signature), and the texts with which users configure one.
 
 use std::sync::LazyLock;
 
@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use super::{run::run_with, shapes};
 
-/// The longest text of a refusal, in bytes: the server chose a part of it, and it goes into a condition.
+/// The longest refusal text, in bytes: the server chooses part of it, and it is written into a condition.
 const REFUSAL_BYTES_MAX: usize = 8 << 10;
 
-/// The manifest that the signatures of the corpus name; none of them is by the key.
+/// The manifest that the corpus signatures name; none of them is by the key.
 const MANIFEST: &[u8] = b"another manifest";
 
 static KEY: LazyLock<SigningKey> = LazyLock::new(|| SigningKey::from_pem(P256_KEY).unwrap());

@@ -1,4 +1,4 @@
-//! Runs a target: on its corpus, then on generated inputs.
+//! Runs a target, first on its corpus, then on generated inputs.
 
 use std::{
     cell::OnceCell,
@@ -20,17 +20,16 @@ use super::{
     worker::Worker,
 };
 
-/// The generated inputs of a run without a time, and of one round of a run with a time.
+/// The number of generated inputs in a run without a time, and in one round of a timed run.
 const INPUTS: u32 = 1000;
 
-/// Runs a target on its corpus and on generated inputs: a thousand, or those of the time that
-/// `INNKEEPER_FUZZ_SECONDS` gives to each target.
+/// Runs a target on its corpus and on generated inputs: a thousand, or as many as fit into `INNKEEPER_FUZZ_SECONDS`.
 pub(super) fn run(target: &'static str) {
     run_with(target, Vec::new(), None);
 }
 
-/// Runs a target on more inputs than those of its corpus. `shaped` makes inputs of a depth, size and cost; they are half
-/// of the generated ones. Fails if the corpus leaves a part of the checks unreached.
+/// Runs a target on more inputs than the corpus has. `shaped` generates inputs from a depth, size and cost; they are half
+/// of the generated ones. Fails if the corpus leaves a check unreached.
 pub(super) fn run_with(target: &'static str, more: Vec<Seed>, shaped: Option<Shaped>) {
     let mut seeds = corpus::of(target);
     seeds.extend(more);
@@ -39,7 +38,7 @@ pub(super) fn run_with(target: &'static str, more: Vec<Seed>, shaped: Option<Sha
     let edits = Edits::of(seeds);
     let time = process::fuzz_seconds().map(Duration::from_secs);
     let begun = Instant::now();
-    // A failure is kept as a file, so that a run with a time may take other inputs each time.
+    // A failure is saved to a file, so that a timed run may use other inputs each time.
     let first = time.map_or_else(process::seed, |_| fastrand::u64(..));
     let mut inputs = 0_u64;
     for round in 0_u64.. {
@@ -53,7 +52,7 @@ pub(super) fn run_with(target: &'static str, more: Vec<Seed>, shaped: Option<Sha
     println!("{target}: {inputs} inputs, {rate} per second");
 }
 
-/// Judges the corpus of a target; together its inputs have to reach the ends of all checks.
+/// Judges a target's corpus; together the inputs have to reach the ends of all checks.
 fn reach(target: &str, seeds: &[Seed], judge: impl Fn(&[u8]) -> Result<Vec<bool>, String>) {
     let mut reached = Vec::new();
     for seed in seeds {
@@ -70,7 +69,7 @@ fn reach(target: &str, seeds: &[Seed], judge: impl Fn(&[u8]) -> Result<Vec<bool>
     );
 }
 
-/// Runs one round; fails with the file that has the reduced input.
+/// Runs one round; fails with the file that holds the reduced input.
 fn generated(target: &str, worker: &Worker, edits: &Edits, shaped: Option<Shaped>, seed: u64) {
     let config = Config {
         cases: INPUTS,

@@ -1,4 +1,4 @@
-//! A label selector of a plugin or a user.
+//! A label selector from a plugin or a user.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use innkeeper_model::{SelectorExt as _, error_chain, parse_selector};
 
 use super::{run::run_with, shapes};
 
-/// The longest text of a refusal, in bytes: it goes into a condition.
+/// The longest refusal text, in bytes: it is written into a condition.
 const REFUSAL_BYTES_MAX: usize = 8 << 10;
 
 #[test]

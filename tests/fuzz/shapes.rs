@@ -1,6 +1,6 @@
-//! Inputs by their depth, size and cost: schemas, patterns, definitions, selectors, rules in CEL, YAML and headers.
+//! Inputs with a given depth, size and cost: schemas, patterns, definitions, selectors, CEL rules, YAML and headers.
 //!
-//! Texts are joined without recursion, because the deepest are deeper than a stack.
+//! Texts are joined without recursion, because the deepest would overflow the stack.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -12,28 +12,28 @@ pub(super) use texts::{answer, object, yaml};
 
 use super::edits::BYTES_MAX;
 
-/// Levels of a schema within one text: each is one or two levels of JSON, of which parsers take 128.
+/// Schema levels within one text: each is one or two JSON levels, and parsers allow 128.
 const NESTED_MAX: u32 = 50;
 
-/// Parts of an input. Every part may be any number: it selects a form by its remainder.
+/// An input's parameters. Every number is valid: it selects a form by its remainder.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
-    /// Levels, or the length of a chain of references.
+    /// Levels, or the length of a reference chain.
     pub(super) depth: u32,
     /// Parts beside each other.
     pub(super) size: u32,
-    /// The number in a repetition, or the length of a text.
+    /// The number in a repetition, or a text's length.
     pub(super) cost: u32,
-    /// The form of each level, of the whole and of its texts.
+    /// The form of each level, of the whole and of the texts.
     pub(super) forms: [u8; 4],
     /// The restrictions beside each level.
     pub(super) mask: u16,
 }
 
-/// Makes an input of a shape.
+/// Builds an input from a shape.
 pub(super) type Shaped = fn(&Shape) -> Vec<u8>;
 
-/// The strategy for shapes. Each number is as likely to be between 8 and 16 as between 8192 and 16384.
+/// The strategy for shapes. Numbers are distributed by magnitude: 8 to 16 is as likely as 8192 to 16384.
 pub(super) fn shapes() -> impl Strategy<Value = Shape> {
     let number = |bits: u32| {
         (0..bits, any::<u32>()).prop_map(|(bits, rest)| (1_u32 << bits) + rest % (1 << bits))
@@ -75,7 +75,7 @@ impl Shape {
     }
 }
 
-/// The levels of a schema; `@` is the next level.
+/// The schema levels; `@` is the next level.
 const LEVELS: [&str; 16] = [
     "\"allOf\":[@]",
     "\"anyOf\":[@,@]",
@@ -95,7 +95,7 @@ const LEVELS: [&str; 16] = [
     "\"unevaluatedItems\":@",
 ];
 
-/// The restrictions beside a level, by the bits of the mask; `#` is a pattern.
+/// The restrictions beside a level, by mask bit; `#` is a pattern.
 const BESIDE: [&str; 8] = [
     ",\"unevaluatedProperties\":false",
     ",\"additionalProperties\":false",
@@ -107,7 +107,7 @@ const BESIDE: [&str; 8] = [
     ",\"maxLength\":1e300",
 ];
 
-/// Returns a JSON schema: a chain of references, levels within each other, or parts beside each other.
+/// Returns a JSON schema: a reference chain, nested levels, or parts beside each other.
 pub(super) fn schema(shape: &Shape) -> String {
     let level = shape.form(0, &LEVELS);
     let beside = |number: u32| {
@@ -159,7 +159,7 @@ pub(super) fn schema(shape: &Shape) -> String {
     }
 }
 
-/// Returns levels within each other; a level with two places doubles the text.
+/// Returns nested levels; a level with two places doubles the text.
 fn nested(shape: &Shape, level: &str, beside: &impl Fn(u32) -> String) -> String {
     let mut text = "{}".to_owned();
     for number in 0..shape.depth.min(NESTED_MAX) {
@@ -172,7 +172,7 @@ fn nested(shape: &Shape, level: &str, beside: &impl Fn(u32) -> String) -> String
     text
 }
 
-/// Returns a pattern, another one for each number.
+/// Returns a pattern, a different one for each number.
 pub(super) fn pattern(shape: &Shape, number: u32) -> String {
     let atom = shape.form(
         3,
@@ -203,7 +203,7 @@ pub(super) fn pattern(shape: &Shape, number: u32) -> String {
     format!("^{repeated}z{number}$")
 }
 
-/// Returns a rule in CEL.
+/// Returns a CEL rule.
 pub(super) fn rule(shape: &Shape) -> String {
     let depth = usize::try_from(shape.depth).unwrap();
     let around =
@@ -220,7 +220,7 @@ pub(super) fn rule(shape: &Shape) -> String {
         7 => format!("has(self{})", ".a".repeat(depth)),
         8 => {
             let mut text = "true".to_owned();
-            // The evaluation of rules has no bound, and each level takes eight times as long.
+            // CEL evaluation is unbounded, and each level takes eight times as long.
             for _ in 0..depth.min(5) {
                 text = format!("[1, 2, 3, 4, 5, 6, 7, 8].all(x, {text})");
             }
@@ -242,7 +242,7 @@ pub(super) fn rule(shape: &Shape) -> String {
     }
 }
 
-/// Returns a CustomResourceDefinition with a schema in the structural form.
+/// Returns a CustomResourceDefinition with a structural schema.
 pub(super) fn definition(shape: &Shape) -> String {
     let level = shape.form(
         0,
@@ -299,7 +299,7 @@ pub(super) fn definition(shape: &Shape) -> String {
     )
 }
 
-/// Returns the description of a plugin with one large part.
+/// Returns a plugin description with one large part.
 pub(super) fn description(shape: &Shape) -> String {
     let mut description = json!({
         "name": "pond", "version": "1", "finalize": false, "readsOwnStatus": false,
@@ -338,14 +338,14 @@ pub(super) fn selector(shape: &Shape) -> String {
     requirements.join(",")
 }
 
-/// Returns sections to append to a component: types within each other, or many of one kind.
+/// Returns sections to append to a component: nested types, or many of one kind.
 pub(super) fn sections(shape: &Shape) -> Vec<u8> {
     let depth = usize::try_from(shape.depth).unwrap();
     // A component type, or an instance type, that declares one type.
     let opening = shape.form(0, &[&[0x41, 1, 1], &[0x42, 1, 1]]);
     let content = match shape.forms[1] % 3 {
         0 => [&[1], opening.repeat(depth).as_slice(), &[0x42, 0]].concat(),
-        // Lists of the type before, and records of as many fields.
+        // Lists of the previous type, and records with as many fields.
         1 => {
             let lists = Shape::parts(shape.size, |number| number.to_string())
                 .len()
@@ -367,7 +367,7 @@ pub(super) fn sections(shape: &Shape) -> Vec<u8> {
     section.repeat(if shape.mask & 1 == 1 { times.max(1) } else { 1 })
 }
 
-/// Returns a text within the quotes of JSON.
+/// Escapes a text for use within JSON quotes.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"")
 }

@@ -1,6 +1,6 @@
-//! The list and the watch of a kind: the first line is the answer to the list, the others are the stream of the watch.
+//! A kind's list and watch: the first line is the response to the list, the others are the watch stream.
 //!
-//! The cache reads both as it reads them of an API server: as children of a parent, and as Secrets whose values must not
+//! The cache reads both as it does from an API server: as children of a parent, and as Secrets whose values must not
 //! reach the guest.
 
 use std::{
@@ -25,10 +25,10 @@ use tower::service_fn;
 
 use super::{corpus::Seed, run::run_with, shapes};
 
-/// The largest line of a watch here, so that inputs exceed it.
+/// The longest watch line here, so that inputs exceed it.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// A value of the Secrets in the corpus, as base64.
+/// A Secret value in the corpus, as base64.
 const SECRET: &str = "c2VjcmV0LXZhbHVl";
 
 #[test]
@@ -40,7 +40,7 @@ fn a_list_and_a_watch_are_refused_or_cached_as_guests_may_see_them() {
     );
 }
 
-/// An API server with two kinds of hostile answers.
+/// An API server that answers with hostile data for two kinds.
 struct Server {
     list: Vec<u8>,
     lines: Vec<u8>,
@@ -56,7 +56,7 @@ fn kind(name: &str) -> Gvk {
     }
 }
 
-/// Reaches the view of a child, and that of a Secret.
+/// Reaches the guest's view of a child and of a Secret.
 pub(super) fn check(input: &[u8]) -> [bool; 2] {
     let end = input.iter().position(|byte| *byte == b'\n');
     let (list, lines) = input.split_at(end.map_or(input.len(), |end| end + 1));
@@ -73,7 +73,7 @@ pub(super) fn check(input: &[u8]) -> [bool; 2] {
     runtime.block_on(observe(server))
 }
 
-/// Lets the cache read everything, and checks the view of a guest.
+/// Fills the cache and checks the guest's view.
 async fn observe(server: Arc<Server>) -> [bool; 2] {
     let answering = Arc::clone(&server);
     let service = service_fn(move |request: Request<Body>| {
@@ -132,7 +132,7 @@ fn key() -> HashKey {
     HashKey::new([7; 32])
 }
 
-/// Services without an owner: `kept` has the proof of the host if it names itself, the others carry a copy of it.
+/// Services without an owner: `kept` has the host's proof if it names itself, the others carry a copy.
 fn retained() -> Vec<Seed> {
     let parent = ObjectId::new(kind("Cache").group_kind(), Some("demo"), "web");
     let retained_id = ObjectId::new(kind("Service").group_kind(), Some("demo"), "kept");
@@ -155,7 +155,7 @@ fn retained() -> Vec<Seed> {
         .into()
 }
 
-/// The proof of the host is for one child of one parent.
+/// The host's proof is valid for one child of one parent only.
 #[test]
 fn only_the_child_with_its_own_proof_is_seen() {
     let changes = retained().into_iter().map(|seed| check(&seed.bytes)[0]);
@@ -188,7 +188,7 @@ async fn check_view(registration: &Registration) -> [bool; 2] {
     [!observation.children.is_empty(), !secrets.is_empty()]
 }
 
-/// Checks that a child belongs to the parent, or has the proof that the host retained this child for it: the annotation
+/// Checks that a child belongs to the parent, or has the host's proof that it was retained for the parent: the annotation
 /// alone may be a copy.
 fn check_owner(child: &Object, parent: &ObjectId) {
     let is_owned = child
@@ -201,10 +201,10 @@ fn check_owner(child: &Object, parent: &ObjectId) {
     assert!(is_owned || is_retained, "{}", child.json);
 }
 
-/// Checks that a guest sees valid JSON, without the fields that it never sees.
+/// Checks that a guest sees valid JSON, without the hidden fields.
 fn check_object(text: &str) -> Value {
     serde_json::from_str::<&RawValue>(text).unwrap();
-    // The parser has a limit of 128 levels, and the API server takes objects with more.
+    // The parser allows 128 levels, and the API server accepts objects with more.
     let Ok(object) = serde_json::from_str::<Value>(text) else {
         return Value::Null;
     };
@@ -231,7 +231,8 @@ impl Server {
         Response::new(Body::from(body))
     }
 
-    /// Answers the first list and the first watch of a kind. The next request shows that the answers have been read.
+    /// Answers a kind's first list and first watch with the input. The next request shows that the answers have been
+    /// read.
     async fn hostile(&self, plural: &str, is_watch: bool) -> Vec<u8> {
         let is_first = {
             let mut requests = self.asked.lock().unwrap();

@@ -1,7 +1,7 @@
-//! The process that runs a target. An input that overflows the stack, exhausts the memory or never ends is a named
-//! failure of this input; the suite goes on.
+//! The process that runs a target. An input that overflows the stack, exhausts the memory or never ends is reported as a
+//! named failure, and the suite continues.
 //!
-//! The process is this test binary again: its test `worker::inputs_that_end_their_process_are_named` serves a socket if
+//! The process is this test binary again: the test `worker::inputs_that_end_their_process_are_named` serves a socket if
 //! the environment names one.
 
 use std::{
@@ -22,27 +22,27 @@ use rustix::{
 };
 use tempfile::TempDir;
 
-/// Judges one input: returns for each check of a target if the input reached its end, or panics.
+/// Judges one input: returns for each check whether the input reached the end, or panics.
 pub(super) type Check = fn(&[u8]) -> Vec<bool>;
 
-/// The stack of the thread that runs a target: that of the host's threads.
+/// The stack size for the thread that runs a target, equal to the host's threads.
 const STACK_BYTES: usize = 2 << 20;
-/// The longest CPU time for one input; the usual input takes less than a millisecond.
+/// The longest CPU time for one input; most inputs take less than a millisecond.
 const TIME_MAX: Duration = Duration::from_secs(5);
-/// The time after which an input counts as endless. Twelve times [`TIME_MAX`], because a busy machine gives a thread less
-/// than a whole processor.
+/// When an input counts as endless. Twelve times [`TIME_MAX`], because a busy machine gives a thread less than a whole
+/// processor.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// The most memory that one input of at most [`BYTES_MAX`](super::edits::BYTES_MAX) bytes may add to the process.
+/// The most memory that one input with at most [`BYTES_MAX`](super::edits::BYTES_MAX) bytes may add to the process.
 const GROWTH_MAX: u64 = 256 << 20;
-/// Address space that an allocator may reserve without using it: two arenas of glibc.
+/// Address space that an allocator may reserve without using it: two glibc arenas.
 const RESERVE: u64 = 256 << 20;
 
-/// The socket and the target of a process that serves its parent, with a space between them.
+/// The socket and the target for a process that serves its parent, separated by a space.
 const SERVE: &str = "INNKEEPER_FUZZ_WORKER";
 /// The test that serves.
 const TEST: &str = "worker::inputs_that_end_their_process_are_named";
 
-/// A target in a process of its own, which starts again after an input that ended it.
+/// A target in a separate process, which restarts after an input that ended it.
 pub(super) struct Worker {
     target: &'static str,
     process: Mutex<Option<Process>>,
@@ -63,7 +63,7 @@ impl Worker {
         }
     }
 
-    /// Runs the target on an input. Returns the checks that it reached the end of, or the problem.
+    /// Runs the target on an input. Returns which checks reached the end, or the problem.
     pub(super) fn check(&self, input: &[u8]) -> Result<Vec<bool>, String> {
         let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
         let mut serving = process
@@ -110,7 +110,7 @@ impl Process {
         receive(&mut self.stream)
     }
 
-    /// Ends the process, and returns why it did not answer.
+    /// Stops the process and returns why it did not answer.
     fn end(mut self, kind: ErrorKind) -> String {
         if matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut) {
             drop(self.child.kill());
@@ -187,7 +187,7 @@ fn serve(path: &str, check: Check) {
     serving.unwrap().join().unwrap();
 }
 
-/// Lets the kernel end the process at twice the limits, for an input that would exhaust the machine before it ends.
+/// Makes the kernel stop the process at twice the limits, before an input exhausts the machine.
 fn limit() {
     let soften = |resource, current| {
         let maximum = getrlimit(resource).maximum;
@@ -228,17 +228,17 @@ fn message(panic: &(dyn Any + Send)) -> &str {
         .unwrap_or("without a message")
 }
 
-/// The CPU time of this thread: the wall time of an input depends on what else the machine does.
+/// This thread's CPU time: wall time depends on what else the machine does.
 fn cpu_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap()
 }
 
-/// Lowers the peak to the present use, where the kernel allows it; elsewhere an earlier peak hides smaller ones.
+/// Lowers the recorded peak to the current use, if the kernel allows it; otherwise an earlier peak hides smaller ones.
 fn forget_peak() {
     drop(fs::write("/proc/self/clear_refs", "5"));
 }
 
-/// A number of bytes in the status of this process.
+/// Reads a byte count from this process's status.
 fn status_bytes(name: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     status
@@ -249,7 +249,7 @@ fn status_bytes(name: &str) -> u64 {
         << 10
 }
 
-/// Misbehaves as the input says.
+/// Misbehaves as the input demands.
 pub(super) fn misbehave(input: &[u8]) -> Vec<bool> {
     fn recurse(levels: u64) -> u64 {
         // The array keeps the compiler from making a loop.
@@ -299,7 +299,7 @@ fn inputs_that_end_their_process_are_named() {
         ("time", "more than 5s of CPU time"),
         ("memory", "memory allocation of 1073741824 bytes failed"),
         ("growth", "6 bytes took 3"),
-        // An earlier input does not hide the memory of a later one.
+        // An earlier input must not hide the memory use of a later one.
         ("growth", "6 bytes took 3"),
     ] {
         let error = worker.check(input.as_bytes()).unwrap_err();

@@ -1,4 +1,4 @@
-//! Texts of a shape that are no part of a description: YAML, objects, answers of registries.
+//! Shaped texts that are not part of a description: YAML, objects, registry answers.
 
 use super::Shape;
 
@@ -8,7 +8,7 @@ pub(in super::super) fn yaml(shape: &Shape) -> String {
     // Few, because each alias counts: above the parser's limits it takes a second to reach them.
     let cost = usize::try_from(shape.cost.min(64)).unwrap();
     match shape.forms[0] % 9 {
-        // Each level has several aliases of the one before.
+        // Each level has several aliases to the previous one.
         0 => {
             let levels = Shape::parts(shape.depth.min(64), |number| {
                 let inner = match number {
@@ -44,7 +44,7 @@ pub(in super::super) fn yaml(shape: &Shape) -> String {
     }
 }
 
-/// Returns a line of a watch with a deep or wide object.
+/// Returns a watch line with a deep or wide object.
 pub(in super::super) fn object(shape: &Shape) -> String {
     let depth = usize::try_from(shape.depth).unwrap();
     let deep = match shape.forms[0] % 3 {
@@ -99,7 +99,7 @@ pub(in super::super) fn object(shape: &Shape) -> String {
     }
 }
 
-/// Returns an answer of a registry, or a line that names an artifact or a challenge.
+/// Returns a registry answer, or a line that names an artifact or a challenge.
 pub(in super::super) fn answer(shape: &Shape) -> String {
     let depth = usize::try_from(shape.depth).unwrap();
     let digest = format!("sha256:{}", "0".repeat(64));
