@@ -1,7 +1,7 @@
-//! The time from the start of a host to its first pass, with all plugins compiled before.
+//! The time from host start to the first pass, with all plugins compiled before.
 //!
-//! A real API server has one parent of each guest. The bench starts a host on it several times and waits until its log
-//! shows the first answer of a guest. Run by `cargo bench`, with the environment of the suites.
+//! A real API server has one parent per guest. The bench starts a host several times and waits until the log shows the
+//! first guest answer. Run by `cargo bench`, with the suites' environment.
 
 #![expect(
     clippy::print_stdout,
@@ -16,14 +16,14 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use innkeeper_tests::{ControlPlane, Host, HostOptions, eventually};
 
-/// The promise, without the time of the lists.
+/// The promise, without the time for lists.
 const FIRST_PASS_MAX: Duration = Duration::from_millis(300);
 const STARTS: usize = 15;
 const GUESTS: [&str; 4] = ["memcached", "wordpress", "etcd", "backup"];
-/// A hundred times the promise; only a failing run waits for it.
+/// A hundred times the promise; only a failing run waits that long.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The message that the host logs at level debug after a guest has answered.
+/// The debug message that the host logs after a guest has answered.
 const PASS: &str = "guest answered";
 const SERVING: &str = "serving plugin";
 

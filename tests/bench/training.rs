@@ -1,7 +1,7 @@
-//! The work that `deploy/program` optimises the shipped program for: hosts that serve the four plugins on a real control
-//! plane. The first one makes all children, from nothing; the second one starts with nothing to do. Both follow edits.
+//! The workload for which `deploy/program` optimises the shipped program: hosts that serve the four plugins on a real
+//! control plane. The first one creates all children; the second one starts with nothing to do. Both follow edits.
 //!
-//! It is the work of users and not that of a benchmark: no figure of this repository is measured with it.
+//! It resembles what users do and is not a benchmark: no figure in this repository is measured with it.
 
 use std::{env, fs, path::Path};
 
@@ -21,12 +21,12 @@ const PARENTS: [(&str, &str); 4] = [
     ("etcd.ydzs.io/v1alpha1", "EtcdCluster"),
     ("gobackup.io/v1", "Backup"),
 ];
-/// Each has one parent of each plugin. Chosen: the passes outweigh the start of a host, which takes a tenth of a second.
+/// Each has one parent per plugin. With this many, the passes outweigh the host start, which takes a tenth of a second.
 const NAMESPACES: usize = 25;
-/// The edits of each parent by one host.
+/// Edits to each parent per host.
 const EDITS: usize = 4;
 
-/// The counters of a program write their file at its end, and only where this variable tells.
+/// Profile counters are written when a program exits, and only if this variable is set.
 const COUNTS: &str = "LLVM_PROFILE_FILE";
 
 fn main() -> Result<()> {
@@ -66,7 +66,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Applies an example of each plugin in a namespace of its own.
+/// Applies each plugin's example in a separate namespace.
 fn apply_parents(plane: &ControlPlane) -> Result<()> {
     let namespace = plane.namespace("training")?;
     for guest in GUESTS {
@@ -75,7 +75,7 @@ fn apply_parents(plane: &ControlPlane) -> Result<()> {
     Ok(())
 }
 
-/// Edits all parents, and waits after each edit until they are ready and as stated.
+/// Edits all parents, and waits after each edit until they are ready and match it.
 fn follow_edits(plane: &ControlPlane, first: usize) -> Result<()> {
     let user = plane.user();
     for edit in first..first + EDITS {

@@ -1,4 +1,4 @@
-//! The parent as Rust types, with the fields that the kube-rs peer and the wait for the status need.
+//! The parent as Rust types, with the fields that the kube-rs peer and the status check need.
 
 use std::{borrow::Cow, sync::OnceLock};
 
@@ -12,16 +12,16 @@ use kube::{
 };
 use serde::{Deserialize, Serialize};
 
-/// The API group of the parents of the shipped plugin.
+/// The API group for the shipped plugin's parents.
 pub(crate) const GROUP: &str = "cache.example.com";
 const VERSION: &str = "v1";
 const KIND: &str = "Memcached";
 const PLURAL: &str = "memcacheds";
 
-/// The API group of the parents of this process, if it is not the usual one: several operators need a kind each.
+/// This process's API group for parents, if it differs from the default: with several operators, each needs its own kind.
 pub(crate) static GROUP_OF_PROCESS: OnceLock<String> = OnceLock::new();
 
-/// The kind of the parents in an API group.
+/// The parent kind in an API group.
 pub(crate) fn parents_in(group: &str) -> ApiResource {
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, VERSION, KIND), PLURAL)
 }
@@ -34,7 +34,7 @@ pub(crate) struct Memcached {
     pub(crate) status: Option<MemcachedStatus>,
 }
 
-// By hand, because the derived one has a constant group.
+// Written by hand, because the derived one has a constant group.
 impl Resource for Memcached {
     type DynamicType = ();
     type Scope = NamespaceResourceScope;
@@ -67,7 +67,7 @@ impl Resource for Memcached {
     }
 }
 
-/// The spec of a parent; the API server has filled in the defaults.
+/// A parent's spec; the API server has filled in the defaults.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MemcachedSpec {
@@ -102,7 +102,7 @@ pub(crate) struct MemcachedStatus {
 }
 
 impl MemcachedStatus {
-    /// Returns the condition of a type.
+    /// Returns the condition with this type.
     pub(crate) fn condition(&self, kind: &str) -> Option<&Condition> {
         self.conditions
             .iter()

@@ -1,5 +1,4 @@
-//! The contenders: the host and its peers, each a process with a user agent of its own in the audit log and a count of its
-//! passes.
+//! The contenders: the host and its peers, each a process with a distinct user agent in the audit log and a pass counter.
 
 use std::{
     env,
@@ -20,7 +19,7 @@ use tempfile::TempDir;
 
 use crate::kube_rs;
 
-/// Concurrent passes or reconciles: the host's default for a plugin.
+/// Concurrent passes or reconciles, equal to the host's default for a plugin.
 pub(crate) const CONCURRENCY: u16 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -28,9 +27,9 @@ pub(crate) const CONCURRENCY: u16 = 4;
 pub(crate) enum Contender {
     Innkeeper,
     KubeRs,
-    /// With the usual means of controller-runtime: creates and updates.
+    /// With controller-runtime's usual creates and updates.
     ControllerRuntime,
-    /// With server-side apply, as the first two.
+    /// With server-side apply, like the first two.
     ControllerRuntimeApply,
 }
 
@@ -42,7 +41,7 @@ impl Contender {
         Self::ControllerRuntimeApply,
     ];
 
-    /// All contenders; each round starts with another one, so that no contender always has the first turn.
+    /// All contenders; the order rotates each round, so that no contender always goes first.
     pub(crate) fn in_order(round: usize) -> [Self; 4] {
         let mut order = Self::ALL;
         order.rotate_left(round % Self::ALL.len());
@@ -99,7 +98,7 @@ impl Contender {
     }
 }
 
-/// Starts the host with its metrics.
+/// Starts the host with metrics.
 pub(crate) fn start_host(plane: &ControlPlane, options: &HostOptions) -> Result<Started> {
     let mut options = options.clone();
     options
@@ -129,22 +128,22 @@ fn start_peer(program: &Path, arguments: &[&OsStr]) -> Result<Started> {
     })
 }
 
-/// A running contender; dropping the value ends it.
+/// A running contender; dropping the value stops it.
 pub(crate) enum Started {
     Host(Host),
     Peer {
-        // Dropped first: the process ends before its directory goes.
+        // Dropped first: the process must end before its directory is removed.
         process: Running,
         directory: TempDir,
     },
 }
 
-/// The counts of a contender until its end.
+/// A contender's counts until it stops.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counted {
     /// Passes or reconciles.
     pub(crate) passes: u64,
-    /// The mean CPU time of a call of the guest; of the host only.
+    /// The mean CPU time per guest call; host only.
     pub(crate) call_us: Option<f64>,
 }
 
@@ -158,7 +157,7 @@ impl Started {
         usage.with_context(|| self.log())
     }
 
-    /// Returns the resident part of the program's own file.
+    /// Returns how many bytes of the program file are resident.
     pub(crate) fn program_bytes(&mut self) -> Result<u64> {
         match self {
             Self::Host(host) => host.process().program_bytes(),
@@ -176,7 +175,7 @@ impl Started {
         lines[lines.len().saturating_sub(20)..].join("\n")
     }
 
-    /// Ends the contender; returns what it counted.
+    /// Stops the contender; returns what it counted.
     pub(crate) fn stop(mut self) -> Result<Counted> {
         let counted = match &self {
             Self::Host(host) => Some(counted(host)?),
@@ -205,7 +204,7 @@ impl Started {
     }
 }
 
-/// Reads the counts of all plugins from the host's metrics.
+/// Reads the counts for all plugins from the host's metrics.
 fn counted(host: &Host) -> Result<Counted> {
     let metrics = admin::scrape(&admin::address(host))?;
     let samples = metrics.lines().filter_map(|line| {

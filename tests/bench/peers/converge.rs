@@ -1,4 +1,4 @@
-//! One contender from an empty cluster until all parents are done, and then its restart with nothing left to do.
+//! One contender from an empty cluster until all parents are done, and then a restart with nothing left to do.
 
 use std::{
     collections::BTreeMap,
@@ -21,10 +21,10 @@ use crate::{
 
 /// A contender that sends no request for this long has finished its work.
 const QUIET: Duration = Duration::from_secs(2);
-/// Chosen: several times the time that the slowest contender takes for the most parents; only a failing run waits for it.
+/// Several times what the slowest contender takes for the most parents; only a failing run waits that long.
 const PATIENCE: Duration = Duration::from_mins(5);
 
-/// The measurements of one contender on one control plane.
+/// One contender's measurements on one control plane.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Run {
     pub(crate) contender: Contender,
@@ -32,48 +32,48 @@ pub(crate) struct Run {
     pub(crate) round: usize,
     pub(crate) from_empty: FromEmpty,
     pub(crate) restart: Restart,
-    /// A restart of the host with its compiled plugin but without its memory of passes, so that every parent gets a call.
+    /// A host restart with the compiled plugin but without stored pass results, so that every parent gets a call.
     pub(crate) restart_without_memory: Option<Restart>,
 }
 
-/// The measurements of a start with parents that have no children yet.
+/// The measurements for a start with parents that have no children yet.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct FromEmpty {
-    /// Time from the start of the process until every parent has its final status.
+    /// From process start until every parent has its final status.
     pub(crate) wall_s: f64,
-    /// CPU time of the process until it sends no more requests.
+    /// CPU time until the process sends no more requests.
     pub(crate) cpu_s: f64,
-    /// CPU time of the API server in the same time. The same requests cost it the same work in every round, so it shows the
-    /// speed of the machine.
+    /// CPU time that the API server used meanwhile. The same requests cost it the same work in every round, so this shows
+    /// the machine's speed.
     pub(crate) api_server_cpu_s: f64,
     pub(crate) resident_max_bytes: u64,
     /// Passes or reconciles, as the contender counts them.
     pub(crate) passes: u64,
-    /// The mean CPU time of a call of the guest.
+    /// The mean CPU time per guest call.
     pub(crate) call_us: Option<f64>,
-    /// Number of requests by verb and kind, without watches.
+    /// Requests by verb and kind, without watches.
     pub(crate) requests: BTreeMap<String, usize>,
-    /// Number of writes that were answered with an error.
+    /// Writes that the API server refused.
     pub(crate) refused: usize,
 }
 
-/// The measurements of a start with nothing to do.
+/// The measurements for a start with nothing to do.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Restart {
-    /// Time from the start of the process until it is idle.
+    /// From process start until the process is idle.
     pub(crate) steady_s: f64,
-    /// Time from the start of the process until the last list was answered; none without lists.
+    /// From process start until the last list was answered; `None` without lists.
     pub(crate) listed_s: Option<f64>,
     pub(crate) cpu_s: f64,
     pub(crate) resident_max_bytes: u64,
-    /// The resident part of the program's own file at the end, when it is idle.
+    /// How many bytes of the program file are resident at the end, when the process is idle.
     pub(crate) program_bytes: u64,
     pub(crate) passes: u64,
     pub(crate) call_us: Option<f64>,
     pub(crate) writes: usize,
 }
 
-/// Measures a contender with this number of parents.
+/// Measures a contender with this many parents.
 pub(crate) fn run(contender: Contender, cache: &Path, parents: usize, round: usize) -> Result<Run> {
     let plane = ControlPlane::start_with(&["--api-only", "--audit", "metadata"])?;
     let batch = parents::make(&plane, parents)?;
@@ -96,7 +96,7 @@ pub(crate) fn run(contender: Contender, cache: &Path, parents: usize, round: usi
     })
 }
 
-/// Copies the compiled code of a cache directory, and nothing else.
+/// Copies only the compiled code from a cache directory.
 fn copy_code(from: &Path, to: &Path) -> Result<()> {
     for file in fs::read_dir(from)? {
         let path = file?.path();
@@ -188,7 +188,7 @@ fn is_write(request: &Write) -> bool {
     !["get", "list", "watch"].contains(&&*request.verb)
 }
 
-/// Returns the answered requests of a contender after a mark, without watches: those do not end by themselves.
+/// Returns a contender's answered requests after a mark, without watches, which do not end by themselves.
 pub(crate) fn requests(
     plane: &ControlPlane,
     contender: Contender,
@@ -208,7 +208,7 @@ pub(crate) fn settle(plane: &ControlPlane, contender: Contender) -> Result<()> {
         .with_context(|| contender.name().to_owned())
 }
 
-/// Waits until a process is idle; returns the time from the call to the beginning of the idle period.
+/// Waits until a process is idle; returns the time from the call until the idle period began.
 fn wait_steady(started: &mut Started) -> Result<Duration> {
     const WINDOW: Duration = Duration::from_millis(100);
     /// CPU time in a window: more than timers take, less than any pass takes.

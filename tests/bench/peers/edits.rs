@@ -1,7 +1,7 @@
-//! The time from a user's edit to the contender's write for it, at several rates.
+//! The time from a user's edit to the contender's resulting write, at several rates.
 //!
-//! Both times come from the API server's audit log: the answer to the edit and the answer to the write of the Deployment.
-//! The write for an edit is the first one with its value, or with the value of a later edit of the same parent.
+//! Both times come from the API server's audit log: the response to the edit and the response to the Deployment write.
+//! The write for an edit is the first one with its value, or with a later edit's value for the same parent.
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
@@ -25,26 +25,26 @@ use crate::{
 };
 
 const PARENTS: usize = 500;
-/// Edits per second, and number of edits.
+/// Edits per second, and the total.
 const RATES: [(u32, usize); 3] = [(10, 200), (100, 1000), (300, 3000)];
-/// Highest number of unanswered edits.
+/// Maximum number of edits in flight.
 const EDITORS: usize = 64;
-/// The field manager of the edits.
+/// The field manager for edits.
 const EDITOR: &str = "bench-editor";
-/// The value of the first edit; each later edit adds 1, so that a value identifies its edit.
+/// The first edit's value; each later edit adds 1, so that a value identifies its edit.
 const FIRST_VALUE: usize = 128;
-/// Nine times as long as sending the edits takes at the lowest rate; only a failing run waits for it.
+/// Nine times what sending the edits takes at the lowest rate; only a failing run waits that long.
 const PATIENCE: Duration = Duration::from_mins(3);
 
-/// The measurements of one contender at one rate.
+/// One contender's measurements at one rate.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Edits {
     pub(crate) contender: Contender,
     pub(crate) per_second: u32,
-    /// The rate that the API server answered.
+    /// The rate that the API server reached.
     pub(crate) reached_per_second: f64,
     pub(crate) count: usize,
-    /// Time from the answer to the edit to the answer to the write.
+    /// Time from the edit's response to the write's response.
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
     /// The API server's own time for the write.
@@ -109,7 +109,7 @@ async fn edit(
     Ok(())
 }
 
-/// Returns the memory size in a write: of an edit, from the spec; of a Deployment, from the arguments.
+/// Returns the memory size in a write: from the spec for an edit, from the arguments for a Deployment.
 fn value_of(write: &Write) -> Option<u64> {
     if write.resource == "memcacheds.cache.example.com" {
         return write.body.pointer("/spec/memcached/maxMemoryMB")?.as_u64();
@@ -160,7 +160,7 @@ fn follow(
     }
 }
 
-/// The times of an edit and of the write for it.
+/// When an edit and its write were received and answered.
 struct Pair {
     edited: Timestamp,
     received: Timestamp,
@@ -208,7 +208,7 @@ fn sorted(times: impl Iterator<Item = f64>) -> Vec<f64> {
     times
 }
 
-/// Returns a quantile of sorted times.
+/// Returns a quantile from sorted times.
 fn quantile(times: &[f64], percent: usize) -> f64 {
     let at = (times.len() * percent / 100).min(times.len().saturating_sub(1));
     times.get(at).copied().unwrap_or(f64::NAN)

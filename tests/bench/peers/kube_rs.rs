@@ -1,9 +1,9 @@
-//! A kube-rs operator that does the job of the memcached plugin.
+//! A kube-rs operator that does the memcached plugin's job.
 //!
-//! It uses the parts of `Controller` (`applier` with triggers), so that each kind is watched once, into a store that
-//! reconciles read: with `Controller` itself that takes unstable features of kube.
-//! It applies a child only where the store shows a difference, and the status only where it changed.
-//! It runs in a process of its own, and prints the number of its reconciles when it ends.
+//! It is built from the parts that make up `Controller` (`applier` with triggers), so that each kind is watched once,
+//! into a store that reconciles read; with `Controller` itself this needs unstable kube features. It applies a child only
+//! if the store shows a difference, and the status only if it changed. It runs in a separate process, and prints how
+//! often it reconciled when it exits.
 
 mod children;
 
@@ -51,9 +51,9 @@ use tokio::{
 use self::children::{INSTANCE, OURS, Pool, ZERO_REQUESTED, covers};
 use crate::api::{Memcached, MemcachedStatus};
 
-/// The field manager of its writes.
+/// The field manager for all writes.
 const MANAGER: &str = "memcached-operator";
-/// The user agent that identifies it in the audit log.
+/// The user agent, which identifies the operator in the audit log.
 pub(crate) const AGENT: &str = "bench-kube-rs";
 
 /// A failed reconcile.
@@ -84,12 +84,12 @@ struct Context {
     services: Store<Service>,
     pods: Store<PartialObjectMeta<Pod>>,
     events: Recorder,
-    /// Set once all stores are filled. One cell for all reconciles, because a store wakes only its last waiter.
+    /// Set once all stores are filled. All reconciles share one cell, because a store wakes only its last waiter.
     filled: OnceCell<()>,
     reconciles: AtomicU64,
 }
 
-/// Runs until SIGTERM. With a namespace, it watches only that one: one of several operators, each with objects of its own.
+/// Runs until SIGTERM. With a namespace, it watches only that one: one of several operators with separate objects.
 #[expect(clippy::print_stdout, reason = "the bench reads the count")]
 pub(crate) fn main(kubeconfig: &Path, concurrency: u16, namespace: Option<&str>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -133,7 +133,7 @@ async fn run(kubeconfig: &Path, concurrency: u16, namespace: Option<&str>) -> Re
         filled: OnceCell::new(),
         reconciles: AtomicU64::new(0),
     });
-    // `Controller` spawns as well, so that reconciles run on all threads.
+    // `Controller` also spawns, so that reconciles run on all threads.
     let reconcile = |parent, context| {
         tokio::spawn(reconcile(parent, context))
             .map(|joined| joined.unwrap_or_else(|error| Err(Error::Task(error))))
@@ -163,7 +163,7 @@ async fn run(kubeconfig: &Path, concurrency: u16, namespace: Option<&str>) -> Re
 
 type Requests = BoxStream<'static, Result<ReconcileRequest<Memcached>, watcher::Error>>;
 
-/// The objects of a kind, of one namespace or of all.
+/// The API for a kind, in one namespace or in all.
 fn api<K>(client: &Client, namespace: Option<&str>) -> Api<K>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
@@ -188,7 +188,7 @@ fn declared(api: Api<Memcached>, writer: Writer<Memcached>) -> Requests {
     trigger_self(changed, ()).boxed()
 }
 
-/// Requests for the owners of changed children of a kind.
+/// Requests for the owners of a kind's changed children.
 fn owned<K>(api: Api<K>, writer: Writer<K>) -> Requests
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -249,7 +249,7 @@ async fn reconcile(parent: Arc<Memcached>, context: Arc<Context>) -> Result<Acti
     context
         .report(&parent, pool.status(&deployment, nodes))
         .await?;
-    // The documentation of kube recommends a requeue, because a watch can miss a change.
+    // The kube documentation recommends a requeue, because a watch can miss a change.
     Ok(Action::requeue(Duration::from_hours(1)))
 }
 

@@ -1,11 +1,10 @@
-//! The host and its peers with the same job: a kube-rs operator for memcached, and two of controller-runtime.
+//! The host and its peers with the same job: a kube-rs operator for memcached, and two with controller-runtime.
 //!
-//! Each contender runs as a process on its own control plane (an API server and etcd only), with four concurrent passes
-//! or reconciles. The order changes from round to round.
-//! `tests/bench/run` builds everything and starts the bench. The argument `PARENTS` or `PARENTSxROUNDS` measures a start
-//! with parents without children and a restart; `edits` measures the time from an edit to the write for it; `plugins`
-//! measures ten plugins in one host beside ten kube-rs operators.
-//! The figures come from the API server's audit log and /proc, and are written to `target/bench-peers.json`.
+//! Each contender runs as a process on a separate control plane (only an API server and etcd), with four concurrent
+//! passes or reconciles. The order changes from round to round. `tests/bench/run` builds everything and starts the bench.
+//! The argument `PARENTS` or `PARENTSxROUNDS` measures a start with childless parents, and a restart; `edits` measures
+//! the time from an edit to its write; `plugins` measures ten plugins in one host beside ten kube-rs operators. The
+//! figures come from the API server's audit log and /proc, and are written to `target/bench-peers.json`.
 
 mod api;
 mod contender;
@@ -27,9 +26,9 @@ use crate::{
     report::Report,
 };
 
-/// The measurements without arguments: those of host/docs/performance.md.
+/// The default measurements, as in host/docs/performance.md.
 const USUAL: [&str; 5] = ["100x3", "1000x3", "10000", "edits", "plugins"];
-/// Parents of a run before the measurements. It compiles the plugin and shows that all contenders do the job.
+/// Parents in a run before the measurements, which compiles the plugin and checks that all contenders do the job.
 const WARM_UP: usize = 20;
 
 enum Task {

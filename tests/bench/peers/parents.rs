@@ -1,4 +1,4 @@
-//! The parents: created before a contender starts, and watched until all of them have the final status.
+//! Creates parents before a contender starts, and waits until all have their final status.
 
 use std::{collections::BTreeSet, path::PathBuf, pin::pin, time::Duration};
 
@@ -21,11 +21,11 @@ use crate::{
 
 /// Concurrent requests while parents are created.
 const MAKERS: usize = 16;
-/// The longest time without a change of any parent. Chosen: parents change many times a second until all are final;
-/// only a failing run waits for it.
+/// The longest time without a change to any parent. Parents change many times a second until all are final; only a
+/// failing run waits that long.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// Parents in one namespace, which the limits of the host are for.
+/// Parents in one namespace, because the host's limits apply per namespace.
 pub(crate) struct Batch {
     resource: ApiResource,
     pub(crate) namespace: String,
@@ -38,13 +38,13 @@ impl Batch {
     }
 }
 
-/// Creates parents of the shipped plugin.
+/// Creates parents for the shipped plugin.
 pub(crate) fn make(plane: &ControlPlane, count: usize) -> Result<Batch> {
     let plugins = HostOptions::with_guests(&["memcached"])?.plugins;
     make_in(plane, &plugins, GROUP, count)
 }
 
-/// Creates parents of size 0, which need no Pods, in an API group that these plugin files define.
+/// Creates parents with size 0, which need no Pods, in an API group that these plugin files define.
 #[expect(clippy::disallowed_methods, reason = "the bench acts as the user")]
 pub(crate) fn make_in(
     plane: &ControlPlane,
@@ -85,8 +85,8 @@ pub(crate) fn make_in(
     Ok(batch)
 }
 
-/// Waits until all parents have their final status. Fails if the host holds a write back: its default limits must not
-/// bind here.
+/// Waits until all parents have their final status. Fails if the host throttles a write: this bench must stay within its
+/// default limits.
 pub(crate) fn wait_final(plane: &ControlPlane, contender: Contender, batch: &Batch) -> Result<()> {
     let user = plane.user();
     let mut remaining = batch.names.clone();
@@ -126,7 +126,7 @@ pub(crate) fn wait_final(plane: &ControlPlane, contender: Contender, batch: &Bat
 
 /// Returns true if a parent has its final status.
 ///
-/// That is a status of Deployments without a controller: nothing acts on Deployments here, so `Progressing` stays true.
+/// Nothing acts on Deployments here, so `Progressing` stays true.
 fn is_final(parent: &Memcached, contender: Contender) -> bool {
     let Some(status) = &parent.status else {
         return false;

@@ -1,7 +1,7 @@
-//! Ten plugins in one host beside ten kube-rs operators, each with parents of a kind of its own.
+//! Ten plugins in one host beside ten kube-rs operators, each with a parent kind of its own.
 //!
-//! Each plugin is the shipped memcached with another API group, and each operator watches the namespace of its parents only,
-//! as operators with labels of their own see only their own objects.
+//! Each plugin is the shipped memcached with another API group. Each operator watches only the namespace with its
+//! parents, because real operators have distinct labels and see only their own objects.
 
 use std::{fs, path::Path, time::Instant};
 
@@ -17,25 +17,25 @@ use crate::{
     parents::{self, Batch},
 };
 
-/// Number of plugins, and of operators.
+/// Number of plugins, and number of operators.
 pub(crate) const PLUGINS: usize = 10;
-/// Parents of each.
+/// Parents per plugin or operator.
 pub(crate) const PARENTS: usize = 100;
 pub(crate) const ROUNDS: usize = 3;
 
-/// The measurements of one host with all plugins, or of all operators together.
+/// The measurements for one host with all plugins, or for all operators together.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Plugins {
     pub(crate) contender: Contender,
     pub(crate) round: usize,
-    /// Time from the start of the first process until every parent has its final status.
+    /// From the first process start until every parent has its final status.
     pub(crate) wall_s: f64,
     /// CPU time of all processes until they send no more requests.
     pub(crate) cpu_s: f64,
     pub(crate) api_server_cpu_s: f64,
-    /// The sum of the highest resident memory of each process.
+    /// The sum over the processes' peak resident memory.
     pub(crate) resident_max_bytes: u64,
-    /// Requests without watches.
+    /// Requests, without watches.
     pub(crate) requests: usize,
     /// Watches that were opened.
     pub(crate) watches: usize,
@@ -46,7 +46,7 @@ pub(crate) fn run(contender: Contender, cache: &Path, round: usize) -> Result<Pl
     let plane = ControlPlane::start_with(&["--api-only", "--audit", "metadata"])?;
     let files = tempfile::tempdir()?;
     let shipped = fs::read(path_from_env("INNKEEPER_GUESTS")?.join("memcached.wasm"))?;
-    // Before the parents: the API server is busy for a while after the definition of a kind.
+    // Before the parents: the API server is busy for a while after a CRD is created.
     if contender == Contender::Innkeeper {
         install(&plane)?;
     }
@@ -95,7 +95,7 @@ pub(crate) fn run(contender: Contender, cache: &Path, round: usize) -> Result<Pl
     })
 }
 
-/// The API group of a plugin's parents, as long as the shipped one.
+/// The API group for a plugin's parents, as long as the shipped one.
 fn group(number: usize) -> String {
     format!("cach{number}.example.com")
 }
@@ -104,7 +104,7 @@ fn file_name(number: usize) -> String {
     format!("memcached-{number}.wasm")
 }
 
-/// Returns a plugin with another group in place of the shipped one. Both are as long, so every offset stays.
+/// Returns a plugin with another group in place of the shipped one. Both have the same length, so no offset changes.
 fn with_group(plugin: &[u8], group: &str) -> Result<Vec<u8>> {
     ensure!(
         group.len() == GROUP.len(),
@@ -123,7 +123,7 @@ fn with_group(plugin: &[u8], group: &str) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Installs the definition of Plugins, and a Plugin for each file with the grants of the example.
+/// Installs the Plugin CRD, and a Plugin for each file with the example's grants.
 fn install(plane: &ControlPlane) -> Result<()> {
     let user = plane.user();
     for object in manifest::load("deploy/crds/plugins.innkeeper.dev.yaml")? {
@@ -138,7 +138,7 @@ fn install(plane: &ControlPlane) -> Result<()> {
         let mut plugin = plugin.clone();
         plugin["metadata"]["name"] = format!("memcached-{number}").into();
         plugin["spec"]["source"] = json!({"file": {"path": file_name(number)}});
-        // Those that exist already belong to no Plugin of this name.
+        // The existing CRDs do not belong to a Plugin with this name.
         plugin["spec"]["crds"] = "Ignore".into();
         plugin["spec"]["grants"]["parents"][0]["group"] = group(number).into();
         innkeeper_tests::eventually("Plugins are served", || user.apply(&plugin));

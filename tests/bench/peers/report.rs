@@ -1,4 +1,4 @@
-//! The figures as tables and as JSON, and the verdict on the promises.
+//! Prints the figures as tables, saves them as JSON, and checks the promises.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// The file of the figures, below the root of the checkout.
+/// The file with the figures, below the checkout root.
 const OUT: &str = "target/bench-peers.json";
 /// The promise: a host with nothing to do is idle this long after its last list.
 const STEADY_AFTER_LISTS_S: f64 = 2.0;
@@ -29,7 +29,7 @@ pub(crate) struct Report {
     plugins: Vec<Plugins>,
 }
 
-/// The name of a table line, and its figure of a run.
+/// A table row's name, and how to get its figure from a run.
 type Line<T> = (&'static str, fn(&T) -> f64);
 
 const LINES: [Line<Run>; 17] = [
@@ -118,7 +118,7 @@ impl Report {
         self.save()
     }
 
-    /// Writes the figures. Called after every run, so that an interrupted bench leaves the figures so far.
+    /// Saves the figures after every run, so that an interrupted bench keeps them.
     fn save(&self) -> Result<()> {
         let path = root().join(OUT);
         fs::create_dir_all(path.parent().unwrap_or_else(|| Path::new("")))?;
@@ -132,7 +132,7 @@ impl Report {
             .with_context(|| format!("failed to write {}", path.display()))
     }
 
-    /// Prints the tables: medians over the rounds, and medians of the ratio of host to peer in the same round.
+    /// Prints the tables: medians over the rounds, and median host-to-peer ratios within a round.
     pub(crate) fn print(&self) {
         let sizes: BTreeSet<usize> = self.runs.iter().map(|run| run.parents).collect();
         for parents in sizes {
@@ -192,7 +192,7 @@ impl Report {
         say(&format!("\nall figures are in {OUT}"));
     }
 
-    /// Returns the runs of a contender with so many parents.
+    /// Returns a contender's runs with this many parents.
     pub(crate) fn runs_of(
         &self,
         contender: Contender,
@@ -239,7 +239,7 @@ impl Report {
     }
 }
 
-/// Prints the medians of each contender, and the medians of the ratio of the first one to each other in the same round.
+/// Prints each contender's medians, and the median ratios of the first to each other within a round.
 fn print_table<T>(
     lines: &[Line<T>],
     contenders: &[Contender],

@@ -11,11 +11,10 @@ use crate::{
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// The contenders that send the same requests, so that the API server has the same work for each of them.
+/// The contenders that send the same requests, so that they cause the API server the same work.
 const ALIKE: [Contender; 2] = [Contender::Innkeeper, Contender::KubeRs];
 
-/// A figure of the host that should be at most so many times that of a peer in the same round, or at most so much if there is
-/// no peer.
+/// A limit for a host figure: a multiple of a peer's figure in the same round, or an absolute value if there is no peer.
 struct Target {
     name: &'static str,
     figure: Figure,
@@ -23,9 +22,9 @@ struct Target {
     most: f64,
 }
 
-/// The source of a figure.
+/// Where a figure comes from.
 enum Figure {
-    /// A start with so many parents.
+    /// A start with this many parents.
     Start(usize, fn(&Run) -> Option<f64>),
     /// Edits at this rate.
     Edits(u32, fn(&Edits) -> f64),
@@ -125,22 +124,22 @@ const TARGETS: [Target; 14] = [
     },
 ];
 
-/// A target with the figures of all rounds.
+/// A target with the figures from all rounds.
 #[derive(Serialize)]
 pub(crate) struct Verdict {
     pub(crate) target: &'static str,
     pub(crate) of: Option<Contender>,
     pub(crate) most: f64,
     pub(crate) rounds: Vec<f64>,
-    /// The noise of each round: by how much the API server's CPU time for the same work differed, as a part of the smaller.
+    /// The noise in each round: how much the API server's CPU time for the same work differed, relative to the smaller.
     pub(crate) noise: Vec<f64>,
-    /// The median of the rounds is within the target.
+    /// The median over the rounds is within the target.
     pub(crate) met: bool,
-    /// Every round is beyond the target by more than its noise.
+    /// Every round exceeds the target by more than its noise.
     pub(crate) missed: bool,
 }
 
-/// Judges the targets that were measured.
+/// Judges the measured targets.
 pub(crate) fn verdicts(report: &Report) -> Vec<Verdict> {
     TARGETS
         .iter()
@@ -168,7 +167,7 @@ fn judge(target: &Target, report: &Report) -> Verdict {
     }
 }
 
-/// Returns the figure and the noise of each round.
+/// Returns each round's figure and noise.
 fn starts(
     report: &Report,
     parents: usize,
@@ -221,7 +220,7 @@ fn edits(
     judged().into_iter().collect()
 }
 
-/// Returns by how much the largest value is over the smallest, as a part of the smallest.
+/// Returns how far the largest value is above the smallest, relative to the smallest.
 fn spread(values: impl Iterator<Item = f64>) -> f64 {
     let (least, most) = values.fold((f64::INFINITY, 0.0), |(least, most), value| {
         (value.min(least), value.max(most))

@@ -1,4 +1,4 @@
-//! The time from the apply of a Plugin with a component that was never compiled until the plugin is active.
+//! The time from applying a Plugin with a never compiled component until the plugin is active.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ const NAME: &str = "moody";
 const FILE: &str = "plugin.wasm";
 const ROUNDS: u32 = 7;
 
-/// The promise, for a component of 1 MB.
+/// The promise, for a 1 MB component.
 const SERVING_MAX: Duration = Duration::from_millis(1500);
 
 pub(crate) fn run() -> Result<()> {
@@ -61,7 +61,7 @@ fn serve(site: &Site, host: &Host, bytes: &[u8]) -> Result<Duration> {
     Ok(took)
 }
 
-/// Deletes the Plugin and waits until the host has let it go.
+/// Deletes the Plugin and waits until the host has released it.
 fn leave(site: &Site, host: &Host) -> Result<()> {
     const GONE: &str = "the Plugin is gone, or not chosen any more, its children stay";
 
@@ -83,7 +83,7 @@ fn compiling(host: &Host) -> Result<Times> {
     Ok(Times::of(times.collect::<Result<_>>()?))
 }
 
-/// Parses a duration in Rust's debug format, for example `812.5ms`.
+/// Parses a duration in Rust's debug format, such as `812.5ms`.
 fn duration(text: &str) -> Result<Duration> {
     let scale = [("ms", 1e-3), ("s", 1.0)];
     let scaled = scale.into_iter().find_map(|(unit, scale)| {

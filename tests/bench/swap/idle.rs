@@ -1,4 +1,4 @@
-//! The cost of active plugins without work: CPU time and memory of the host, with one plugin and with many.
+//! The cost of active plugins without work: the host's CPU time and memory, with one plugin and with many.
 
 use std::{thread::sleep, time::Duration};
 
@@ -48,7 +48,7 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// Applies Plugins, each with a parent kind of its own, and waits until they are active.
+/// Applies Plugins, each with a separate parent kind, and waits until they are active.
 fn serve(site: &Site, host: &Host, numbers: std::ops::Range<u32>) -> Result<()> {
     for number in numbers.clone() {
         let group = format!("group-{number}.test");
@@ -65,7 +65,7 @@ fn serve(site: &Site, host: &Host, numbers: std::ops::Range<u32>) -> Result<()> 
     site.settle(Duration::from_secs(5))
 }
 
-/// Returns the host's CPU time during a period without work, and its memory at the end of the period.
+/// Returns the host's CPU time during a period without work, and its memory at the end.
 fn watch(site: &Site, host: &mut Host) -> Result<Usage> {
     site.settle(Duration::from_secs(3))?;
     let before = host.process().usage()?;

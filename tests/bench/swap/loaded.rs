@@ -1,7 +1,7 @@
-//! The resident memory of a host with many loaded components of distinct digests.
+//! A host's resident memory with many loaded components that have distinct digests.
 //!
-//! The host fetches, verifies, compiles and describes each component for its own Plugin. The Plugins have no grants: all
-//! components are the same real guest, and only one plugin can be active for a parent kind.
+//! The host fetches, verifies, compiles and describes each component for a separate Plugin. The Plugins have no grants:
+//! all components are the same real guest, and only one plugin can be active for a parent kind.
 
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! The cost of Plugins beside their passes: swaps, cold starts, a thousand loaded components, idle plugins.
 //!
-//! Each part has its own API server and etcd, and a host as users start it. Run by `cargo bench`, with the environment
-//! of the suites; arguments after `--` select parts: `swaps`, `cold`, `loaded`, `loaded:COUNT`, `idle`.
+//! Each part has a separate API server and etcd, and a host as users start it. Run by `cargo bench`, with the suites'
+//! environment; arguments after `--` select parts: `swaps`, `cold`, `loaded`, `loaded:COUNT`, `idle`.
 
 #![expect(
     clippy::print_stdout,
@@ -49,7 +49,7 @@ fn measure(part: &str) -> Result<()> {
     }
 }
 
-/// The sorted durations of several measurements; never empty.
+/// The sorted durations from several measurements; never empty.
 struct Times(Vec<Duration>);
 
 impl Times {

@@ -1,4 +1,4 @@
-//! A control plane with the Plugin resource, and the directory of the plugins' files.
+//! A control plane with the Plugin resource, and the directory with the plugin files.
 
 use std::{
     fs, thread,
@@ -21,16 +21,16 @@ pub(crate) const PLUGIN: Kind<'static> = Kind {
     namespace: None,
 };
 
-/// The longest time of one step on a busy machine.
+/// The longest time for one step on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(3);
 
-/// The time between two reads of the host's log; it bounds the error of a measurement.
+/// The interval for reading the host's log; it bounds the measurement error.
 const LOOKED_AT_EVERY: Duration = Duration::from_millis(2);
 
 pub(crate) struct Site {
     pub(crate) plane: ControlPlane,
     options: HostOptions,
-    // All hosts of the site share one cache, as the restarts of one host do.
+    // All hosts at the site share one cache, as one host does across restarts.
     _cache: TempDir,
     sources: TempDir,
 }
@@ -75,14 +75,15 @@ impl Site {
         Ok(fs::rename(new, path)?)
     }
 
-    /// Applies an object of a new kind. It retries, because an API server reports a new kind as served a little too early.
+    /// Applies an object with a new kind. It retries, because an API server reports a new kind as served a little too
+    /// early.
     pub(crate) fn apply_new(&self, object: &Value) {
         eventually("an object can be applied", || {
             self.plane.user().apply(object).map(drop)
         });
     }
 
-    /// Applies a Plugin with a file as its source, and with additional fields of the spec.
+    /// Applies a Plugin with a file source and additional spec fields.
     pub(crate) fn apply(&self, name: &str, file: &str, more: &Value) -> Result<()> {
         let mut spec = json!({"source": {"file": {"path": file}}});
         for (field, value) in more.as_object().into_iter().flatten() {
@@ -111,7 +112,7 @@ impl Site {
         });
     }
 
-    /// Waits until the host has written nothing for a period.
+    /// Waits until the host has written nothing for a while.
     pub(crate) fn settle(&self, quiet: Duration) -> Result<()> {
         let audit = self.plane.audit();
         audit
@@ -120,13 +121,13 @@ impl Site {
     }
 }
 
-/// Returns the bytes of a guest of the tests.
+/// Returns a test guest's bytes.
 pub(crate) fn guest(name: &str) -> Result<Vec<u8>> {
     let guests = path_from_env("INNKEEPER_TEST_GUESTS")?;
     Ok(fs::read(guests.join(format!("{name}.wasm")))?)
 }
 
-/// Counts the lines of a host's log with a message.
+/// Counts the lines in a host's log that contain a message.
 pub(crate) fn count(host: &Host, message: &str) -> Result<usize> {
     Ok(host.log()?.matches(&format!("\"{message}\"")).count())
 }
@@ -146,7 +147,7 @@ pub(crate) fn wait_logged(host: &Host, message: &str, times: usize) -> Result<()
     Ok(())
 }
 
-/// Waits until the sum of the samples with a label reaches a number.
+/// Waits until the sum over the samples with a label reaches a number.
 pub(crate) fn wait_metric(host: &Host, name: &str, label: &str, wanted: f64, patience: Duration) {
     let address = admin::address(host);
     eventually_for(

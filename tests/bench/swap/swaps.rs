@@ -1,4 +1,4 @@
-//! The time from a changed Plugin to the first pass of its new revision, as the host measures it.
+//! The time from a changed Plugin to its new revision's first pass, as the host measures it.
 
 use std::time::Duration;
 
@@ -19,18 +19,18 @@ const CRD: &str = "moodies.test.innkeeper.dev";
 
 /// Numbers of live parents, measured one after another on the same host.
 const PARENTS: [u32; 3] = [1, 100, 1000];
-/// Number of swaps of each kind for each number of parents.
+/// Swaps of each kind for each number of parents.
 const SWAPS: usize = 7;
 
-/// The promise: a fixed time for a swap, and a time for each live parent.
+/// The promise: a fixed time per swap, and a time for each live parent.
 const FIXED: Duration = Duration::from_millis(10);
 const PER_PARENT: Duration = Duration::from_micros(100);
 
-/// Long enough for the children of the most parents on a busy machine; only a failing run waits for it.
+/// Enough for the children of the most parents on a busy machine; only a failing run waits that long.
 const PATIENCE: Duration = Duration::from_mins(3);
 const FILES: [&str; 2] = ["one.wasm", "two.wasm"];
 
-/// The difference between the revisions that take turns.
+/// How the alternating revisions differ.
 #[derive(Clone, Copy)]
 enum Differs {
     Configuration,
@@ -53,9 +53,9 @@ struct Scene {
     host: Host,
     address: String,
     namespace: String,
-    /// The digests of the two components.
+    /// The two components' digests.
     digests: [String; 2],
-    /// Counts the swaps; part of the configuration, so that each revision is a new one.
+    /// Counts the swaps; part of the configuration, so that each revision is new.
     turn: usize,
     parents: u32,
 }
@@ -100,7 +100,7 @@ pub(crate) fn run() -> Result<()> {
 }
 
 impl Scene {
-    /// A host that has compiled both components and had each of them active.
+    /// Starts a host that has compiled both components and has had each of them active.
     fn new() -> Result<Self> {
         let site = Site::new()?;
         let bytes = guest(NAME)?;
@@ -125,7 +125,7 @@ impl Scene {
         Ok(scene)
     }
 
-    /// Returns the digest of the active revision, once this number of revisions has been active.
+    /// Returns the active revision's digest, once this many revisions have been active.
     fn digest(&self, revisions: usize) -> Result<String> {
         wait_logged(&self.host, "serving plugin", revisions)?;
         self.site.settle(Duration::from_secs(1))?;
@@ -170,7 +170,7 @@ impl Scene {
         self.wait_said()
     }
 
-    /// Waits until every child shows the present configuration and the host stops writing.
+    /// Waits until every child shows the current configuration and the host stops writing.
     fn wait_said(&self) -> Result<()> {
         let kind = Kind::new("v1", "ConfigMap", &self.namespace);
         let says = self.says();
@@ -211,7 +211,7 @@ impl Scene {
         Ok(Duration::from_secs_f64(seconds_now - seconds))
     }
 
-    /// Reads the number of swaps and their total seconds from the host's metrics.
+    /// Reads the number of swaps and their total time from the host's metrics.
     fn measured(&self) -> Result<(f64, f64)> {
         let metrics = admin::scrape(&self.address)?;
         let label = format!("plugin=\"{NAME}\"");

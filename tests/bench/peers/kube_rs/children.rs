@@ -1,4 +1,4 @@
-//! The desired objects and the status of the kube-rs peer: those of the shipped plugin, with labels of its own.
+//! The kube-rs peer's desired objects and status: the same as the shipped plugin's, but with other labels.
 
 use std::collections::BTreeMap;
 
@@ -24,9 +24,9 @@ use serde_json::Value;
 use crate::api::{Memcached, MemcachedStatus};
 
 pub(super) const INSTANCE: &str = "app.kubernetes.io/instance";
-/// The label selector of the operator's own objects.
+/// The label selector for the operator's objects.
 pub(super) const OURS: &str = "app.kubernetes.io/managed-by=memcached-operator";
-/// The message of the condition `Progressing` while no controller has seen the Deployment.
+/// The `Progressing` message while no controller has seen the Deployment.
 pub(super) const NOT_SEEN: &str = "waiting for the Deployment to be updated";
 pub(super) const ZERO_REQUESTED: &str = "zero replicas are requested";
 const PORT: &str = "memcached";
@@ -49,7 +49,7 @@ pub(super) fn covers(shown: &Value, wanted: &Value) -> bool {
     }
 }
 
-/// The desired state of one parent.
+/// One parent's desired state.
 pub(super) struct Pool<'a> {
     parent: &'a Memcached,
     size: i32,
@@ -215,7 +215,7 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// Returns the status for the last known state of the Deployment.
+    /// Returns the status for the Deployment's last known state.
     pub(super) fn status(&self, deployment: &Deployment, nodes: Vec<String>) -> MemcachedStatus {
         let status = deployment.status.clone().unwrap_or_default();
         let selector: Vec<String> = self
@@ -257,7 +257,7 @@ fn probe(initial_delay_seconds: i32, period_seconds: i32) -> Probe {
     }
 }
 
-/// Numbers of Pods, and whether the Deployment's status lags behind its spec.
+/// Pod counts, and whether the Deployment's status lags behind its spec.
 struct Counts {
     wanted: i32,
     replicas: i32,
@@ -322,7 +322,7 @@ impl Counts {
     }
 }
 
-/// A condition that keeps the transition time of the stored one while its status stays the same.
+/// Builds a condition that keeps the stored transition time while the status stays the same.
 fn condition(
     parent: &Memcached,
     kind: &str,
