@@ -35,7 +35,7 @@ fn an_answer_is_refused_or_within_the_grants() {
 fn the_oracle_refuses_every_child_that_breaks_a_rule() {
     let limits = Limits::default();
     let mut count = 0;
-    for seed in corpus::of("answer") {
+    for seed in corpus::load("answer") {
         let input: Value = serde_json::from_slice(&seed.bytes).unwrap();
         let Some(word) = input["breaks"].as_str() else {
             continue;

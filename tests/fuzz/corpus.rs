@@ -27,7 +27,7 @@ impl Seed {
 }
 
 /// Returns a target's inputs by name. A file `*.wat` is WebAssembly text.
-pub(super) fn of(target: &str) -> Vec<Seed> {
+pub(super) fn load(target: &str) -> Vec<Seed> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus");
     let mut seeds = Vec::new();
     for entry in fs::read_dir(directory.join(target)).unwrap() {

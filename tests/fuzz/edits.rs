@@ -73,7 +73,7 @@ pub(super) fn strategy() -> impl Strategy<Value = Chosen> {
 
 impl Edits {
     /// Collects the parts of inputs.
-    pub(super) fn of(seeds: Vec<Seed>) -> Self {
+    pub(super) fn new(seeds: Vec<Seed>) -> Self {
         let hostile = HOSTILE.iter().map(|text| json!(text));
         let scalars = [json!(null), json!(true), json!([]), json!({}), json!("")];
         let numbers = [

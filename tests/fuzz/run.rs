@@ -31,11 +31,11 @@ pub(super) fn run(target: &'static str) {
 /// Runs a target on more inputs than the corpus has. `shaped` generates inputs from a depth, size and cost; they are half
 /// of the generated ones. Fails if the corpus leaves a check unreached.
 pub(super) fn run_with(target: &'static str, more: Vec<Seed>, shaped: Option<Shaped>) {
-    let mut seeds = corpus::of(target);
+    let mut seeds = corpus::load(target);
     seeds.extend(more);
     let worker = Worker::new(target);
     reach(target, &seeds, |input| worker.check(input));
-    let edits = Edits::of(seeds);
+    let edits = Edits::new(seeds);
     let time = process::fuzz_seconds().map(Duration::from_secs);
     let begun = Instant::now();
     // A failure is saved to a file, so that a timed run may use other inputs each time.
@@ -111,5 +111,5 @@ fn generated(target: &str, worker: &Worker, edits: &Edits, shaped: Option<Shaped
 #[test]
 #[should_panic(expected = "no input of plugin reaches the end of a check: [true, false]")]
 fn a_target_whose_corpus_leaves_a_check_unreached_fails() {
-    reach("plugin", &corpus::of("plugin"), |_| Ok(vec![true, false]));
+    reach("plugin", &corpus::load("plugin"), |_| Ok(vec![true, false]));
 }

@@ -262,14 +262,16 @@ fn parents() -> Vec<u8> {
         "uid": "uid-web",
         "resourceVersion": "10",
     });
-    let list = json!({"metadata": {"resourceVersion": "10"}, "items": [{"metadata": parent}]});
-    list.to_string().into_bytes()
+    json!({"metadata": {"resourceVersion": "10"}, "items": [{"metadata": parent}]})
+        .to_string()
+        .into_bytes()
 }
 
 fn discovery(core: bool) -> Vec<u8> {
     let kinds = [kind("Cache"), kind("Service"), kind("Secret")];
-    let groups = kinds.iter().filter(|kind| kind.group.is_empty() == core);
-    let groups: Vec<Value> = groups
+    let groups: Vec<Value> = kinds
+        .iter()
+        .filter(|kind| kind.group.is_empty() == core)
         .map(|kind| {
             let resource = json!({
                 "resource": format!("{}s", kind.kind.to_lowercase()),
@@ -281,6 +283,7 @@ fn discovery(core: bool) -> Vec<u8> {
             json!({"metadata": {"name": &*kind.group}, "versions": [version]})
         })
         .collect();
-    let list = json!({"kind": "APIGroupDiscoveryList", "items": groups});
-    list.to_string().into_bytes()
+    json!({"kind": "APIGroupDiscoveryList", "items": groups})
+        .to_string()
+        .into_bytes()
 }

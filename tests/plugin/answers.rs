@@ -47,15 +47,17 @@ fn render(directory: &TempDir, behaviour: &str) -> Output {
         "metadata": {"name": "parent"}, "spec": {"behaviour": behaviour},
     });
     fs::write(&parent, spec.to_string()).unwrap();
-    let mut command = Command::new(path_from_env("INNKEEPER_BIN").unwrap());
-    command.args(["render", "-o", "json", "--plugin"]);
-    command.arg(guests.join("garbage.wasm"));
-    command.arg("--parent").arg(parent);
-    command.arg("--grants").arg(granted);
-    command
+    Command::new(path_from_env("INNKEEPER_BIN").unwrap())
+        .args(["render", "-o", "json", "--plugin"])
+        .arg(guests.join("garbage.wasm"))
+        .arg("--parent")
+        .arg(parent)
+        .arg("--grants")
+        .arg(granted)
         .arg("--cache-dir")
-        .arg(directory.path().join("cache"));
-    command.output().unwrap()
+        .arg(directory.path().join("cache"))
+        .output()
+        .unwrap()
 }
 
 #[track_caller]

@@ -17,9 +17,10 @@ const NOT_BUILT: i32 = 1;
 const BAD_USE: i32 = 2;
 
 fn innkeeper(arguments: &[&str]) -> Output {
-    let mut command = Command::new(path_from_env("INNKEEPER_BIN").expect("the host is built"));
-    command.args(arguments);
-    command.output().expect("the host can be started")
+    Command::new(path_from_env("INNKEEPER_BIN").expect("the host is built"))
+        .args(arguments)
+        .output()
+        .expect("the host can be started")
 }
 
 /// The guests' target directory, which has their dependencies compiled.

@@ -44,8 +44,11 @@ fn inspect(schema: &Value) -> Output {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("web.wasm");
     fs::write(&file, component(schema)).unwrap();
-    let mut command = Command::new(path_from_env("INNKEEPER_BIN").expect("the host is built"));
-    command.arg("inspect").arg(&file).output().unwrap()
+    Command::new(path_from_env("INNKEEPER_BIN").expect("the host is built"))
+        .arg("inspect")
+        .arg(&file)
+        .output()
+        .unwrap()
 }
 
 #[test]

@@ -83,8 +83,10 @@ fn uids(world: &World) -> Vec<&Value> {
 
 /// True if the last member has logged this. It has no Pod while it is replaced.
 fn logs(world: &World, text: &str) -> bool {
-    let pod = world.pods.get(&2);
-    pod.is_some_and(|pod| pod.logs().contains(text))
+    world
+        .pods
+        .get(&2)
+        .is_some_and(|pod| pod.logs().contains(text))
 }
 
 #[test]

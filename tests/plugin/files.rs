@@ -51,10 +51,12 @@ impl Case {
     }
 
     fn inspect(&self, arguments: &[&str]) -> Output {
-        let binary = path_from_env("INNKEEPER_BIN").expect("the host is built");
-        let mut command = Command::new(binary);
-        command.arg("inspect").arg(&self.file).args(arguments);
-        command.output().expect("inspect can be started")
+        Command::new(path_from_env("INNKEEPER_BIN").expect("the host is built"))
+            .arg("inspect")
+            .arg(&self.file)
+            .args(arguments)
+            .output()
+            .expect("inspect can be started")
     }
 
     /// Checks that both commands reject the file for the same reason. `kind` is the first line of `inspect`, the kind

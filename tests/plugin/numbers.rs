@@ -42,12 +42,15 @@ fn copied(directory: &Path, numbers: &[f64]) -> Vec<f64> {
     });
     fs::write(&path, parent.to_string()).unwrap();
     let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
-    let mut command = Command::new(path_from_env("INNKEEPER_BIN").unwrap());
-    command.args(["render", "-o", "json", "--plugin"]);
-    command.arg(guests.join("unruly.wasm"));
-    command.arg("--parent").arg(path);
-    command.arg("--cache-dir").arg(directory.join("cache"));
-    let output = command.output().unwrap();
+    let output = Command::new(path_from_env("INNKEEPER_BIN").unwrap())
+        .args(["render", "-o", "json", "--plugin"])
+        .arg(guests.join("unruly.wasm"))
+        .arg("--parent")
+        .arg(path)
+        .arg("--cache-dir")
+        .arg(directory.join("cache"))
+        .output()
+        .unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{error}");
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();

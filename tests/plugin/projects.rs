@@ -15,11 +15,13 @@ const SUCCESS: i32 = 0;
 const BAD_USE: i32 = 2;
 
 fn run(program: &Path, directory: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(program);
-    // A project must not use the suites' target directory.
-    command.env_remove("CARGO_TARGET_DIR");
-    command.args(arguments).current_dir(directory);
-    command.output().expect("the program can be started")
+    Command::new(program)
+        // A project must not use the suites' target directory.
+        .env_remove("CARGO_TARGET_DIR")
+        .args(arguments)
+        .current_dir(directory)
+        .output()
+        .expect("the program can be started")
 }
 
 fn innkeeper(directory: &Path, arguments: &[&str]) -> Output {
@@ -37,8 +39,9 @@ fn check(output: &Output, code: i32, part: &str) {
 /// Builds a project with the guests' compiled dependencies, runs its tests, and renders its example.
 #[track_caller]
 fn works(project: &Path, name: &str) {
-    let guests = path_from_env("INNKEEPER_GUESTS").expect("the guests are built");
-    let target = guests.with_file_name("wasm");
+    let target = path_from_env("INNKEEPER_GUESTS")
+        .expect("the guests are built")
+        .with_file_name("wasm");
     let target = target.to_str().expect("paths are text");
     let built = innkeeper(project, &["build", "--target-dir", target]);
     check(&built, SUCCESS, "");
@@ -169,9 +172,13 @@ fn the_host_and_the_build_helper_are_packages() {
         "tests",
         "wit",
     ];
-    let mut copied = Command::new("cp");
-    copied.arg("-r").args(parts.map(|part| root().join(part)));
-    assert!(copied.arg(copy.path()).status().unwrap().success());
+    let status = Command::new("cp")
+        .arg("-r")
+        .args(parts.map(|part| root().join(part)))
+        .arg(copy.path())
+        .status()
+        .unwrap();
+    assert!(status.success());
     let published = fs::read_to_string(root().join("Cargo.toml"))
         .unwrap()
         .replace("publish = false", "publish = true");

@@ -76,9 +76,12 @@ fn publishes_no_placeholder_of_any_text_and_no_uncommitted_change() {
         host/CHANGELOG.md | (cd \"$0\" && xargs -0 cp --parents --target-directory \"$1\") && cd \"$1\" && git init --quiet && \
         sed -i 's/\\.invalid/.example/' Cargo.toml && git add . && \
         git -c user.name=a -c user.email=a@localhost commit --quiet --message a";
-    let mut command = Command::new("sh");
-    command.args(["-ec", script]).arg(root()).arg(checkout);
-    let output = command.output().unwrap();
+    let output = Command::new("sh")
+        .args(["-ec", script])
+        .arg(root())
+        .arg(checkout)
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{output:?}");
     let check = |message: &str| check_refused(checkout, &[VERSION, "--publish"], message);
     let append = |path: &str, text: &str| {

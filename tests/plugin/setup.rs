@@ -7,8 +7,11 @@ use innkeeper_tests::manifest::root;
 /// Runs two parts of the script in a copy whose compilers do nothing, and returns the lines with estimates.
 fn estimates(copy: &Path) -> Vec<String> {
     let script = r#"PATH="$0/bin:$PATH" exec "$0/tests/setup" --only host --only controlplane"#;
-    let mut setup = Command::new("sh");
-    let output = setup.args(["-c", script]).arg(copy).output().unwrap();
+    let output = Command::new("sh")
+        .args(["-c", script])
+        .arg(copy)
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stderr)
         .unwrap()

@@ -14,9 +14,11 @@ const BAD_USE: i32 = 2;
 const FINDING: i32 = 3;
 
 fn test(arguments: &[&str]) -> Output {
-    let mut command = Command::new(path_from_env("INNKEEPER_BIN").expect("the host is built"));
-    command.arg("test").args(arguments);
-    command.output().expect("the host can be started")
+    Command::new(path_from_env("INNKEEPER_BIN").expect("the host is built"))
+        .arg("test")
+        .args(arguments)
+        .output()
+        .expect("the host can be started")
 }
 
 fn guest(name: &str) -> PathBuf {

@@ -56,12 +56,14 @@ fn render(component: &Path, behaviour: &str, seed: &str) -> Output {
         "metadata": {"name": "parent"}, "spec": {"behaviour": behaviour},
     });
     fs::write(&parent, spec.to_string()).unwrap();
-    let mut command = Command::new(path_from_env("INNKEEPER_BIN").unwrap());
-    command.args(["render", "-o", "json", "--now", "2030-01-01T00:00:00.123Z"]);
-    command.args(["--seed", seed, "--plugin"]);
-    command.arg(component);
-    command.arg("--parent").arg(parent);
-    command.output().unwrap()
+    Command::new(path_from_env("INNKEEPER_BIN").unwrap())
+        .args(["render", "-o", "json", "--now", "2030-01-01T00:00:00.123Z"])
+        .args(["--seed", seed, "--plugin"])
+        .arg(component)
+        .arg("--parent")
+        .arg(parent)
+        .output()
+        .unwrap()
 }
 
 #[track_caller]

@@ -35,8 +35,8 @@ pub fn address_in(log: impl Fn() -> Result<String>) -> String {
         let log = log().unwrap_or_default();
         let line = |line: &str| {
             let line: Value = serde_json::from_str(line).ok()?;
-            let is_it = line["message"] == "answering for health and metrics";
-            is_it.then(|| line["address"].as_str().map(str::to_owned))?
+            (line["message"] == "answering for health and metrics")
+                .then(|| line["address"].as_str().map(str::to_owned))?
         };
         log.lines().find_map(line).ok_or(log)
     })

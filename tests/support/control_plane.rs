@@ -139,7 +139,7 @@ impl ControlPlane {
         let path = self.directory().join("pid").join(name);
         let pid = fs::read_to_string(&path)
             .with_context(|| format!("failed to read {}", path.display()))?;
-        Usage::of(pid.trim().parse()?)
+        Usage::read(pid.trim().parse()?)
     }
 
     /// Returns the log of one process, for failure messages.

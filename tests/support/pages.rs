@@ -48,23 +48,24 @@ impl Page {
     /// Returns all pages that are tracked, or new and not ignored.
     pub fn all() -> Result<Vec<Self>> {
         let arguments = ["ls-files", "--cached", "--others", "--exclude-standard"];
-        let mut git = Command::new("git");
-        let output = git
+        let output = Command::new("git")
             .args(arguments)
             .arg("*.md")
             .current_dir(root())
             .output()?;
         ensure!(output.status.success(), "{output:?}");
         let paths = String::from_utf8(output.stdout)?;
-        let paths = paths.lines().filter(|path| root().join(path).exists());
-        let pages = paths.map(|path| {
-            let text = fs::read_to_string(root().join(path))?;
-            Ok(Self {
-                path: path.to_owned(),
-                text,
+        paths
+            .lines()
+            .filter(|path| root().join(path).exists())
+            .map(|path| {
+                let text = fs::read_to_string(root().join(path))?;
+                Ok(Self {
+                    path: path.to_owned(),
+                    text,
+                })
             })
-        });
-        pages.collect()
+            .collect()
     }
 
     /// Returns the fenced blocks in order.
@@ -94,8 +95,10 @@ impl Page {
     /// Returns the shell blocks in order.
     pub fn blocks(&self) -> Vec<Block> {
         let block = |fence: Fence| {
-            let reason = fence.before.strip_prefix(NOT_RUN);
-            let reason = reason.and_then(|text| text.strip_suffix(" -->"));
+            let reason = fence
+                .before
+                .strip_prefix(NOT_RUN)
+                .and_then(|text| text.strip_suffix(" -->"));
             Block {
                 not_run: reason.map(str::to_owned),
                 commands: fence.text,

@@ -69,9 +69,12 @@ impl Image {
             .tempdir()?;
         fs::set_permissions(directory.path(), Permissions::from_mode(0o755))?;
         for layer in manifest["layers"].as_array().into_iter().flatten() {
-            let mut tar = Command::new("tar");
-            tar.arg("-xf").arg(blob(layout, &layer["digest"])?);
-            let status = tar.arg("-C").arg(directory.path()).status()?;
+            let status = Command::new("tar")
+                .arg("-xf")
+                .arg(blob(layout, &layer["digest"])?)
+                .arg("-C")
+                .arg(directory.path())
+                .status()?;
             ensure!(status.success(), "tar ended with {status}");
         }
         let text = |pointer: &str| at(&config, pointer).as_str().unwrap_or_default();

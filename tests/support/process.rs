@@ -120,7 +120,7 @@ pub struct Usage {
 
 impl Usage {
     /// Reads a process's usage from /proc; fails once the process has ended.
-    pub fn of(id: u32) -> Result<Self> {
+    pub fn read(id: u32) -> Result<Self> {
         /// The unit for CPU times in /proc: `USER_HZ` is 100 on all architectures that Rust and Go support.
         const TICK: Duration = Duration::from_millis(10);
 
@@ -183,7 +183,7 @@ impl Running {
 
     /// Reads the process's usage; fails once the process has ended.
     pub fn usage(&self) -> Result<Usage> {
-        Usage::of(self.id())
+        Usage::read(self.id())
     }
 
     /// Returns how many bytes of the program file are resident.

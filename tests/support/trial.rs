@@ -88,6 +88,8 @@ impl User {
 /// Returns the text inside the quotes in a warning such as `299 - "unknown field \"spec.x\""`.
 fn unquoted(header: &str) -> String {
     let text = header.split_once('"').map_or(header, |(_, text)| text);
-    let text = text.strip_suffix('"').unwrap_or(text);
-    text.replace("\\\"", "\"").replace("\\\\", "\\")
+    text.strip_suffix('"')
+        .unwrap_or(text)
+        .replace("\\\"", "\"")
+        .replace("\\\\", "\\")
 }

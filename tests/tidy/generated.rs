@@ -34,9 +34,12 @@ fn the_kustomization_changes_the_image_alone() {
     let set = "newName: registry.example/host\n  newTag: other\n";
     let kustomization = kustomization.replace(unset, set);
     fs::write(directory.path().join("kustomization.yaml"), kustomization).unwrap();
-    let mut kubectl = Command::new(path_from_env("INNKEEPER_CONTROLPLANE").unwrap());
-    kubectl.args(["kubectl", "kustomize"]).arg(directory.path());
-    let output = kubectl.env("HOME", directory.path()).output().unwrap();
+    let output = Command::new(path_from_env("INNKEEPER_CONTROLPLANE").unwrap())
+        .args(["kubectl", "kustomize"])
+        .arg(directory.path())
+        .env("HOME", directory.path())
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{output:?}");
     let sorted = |text: &str| {
         let mut objects = manifest::parse(text).unwrap();
@@ -177,8 +180,9 @@ fn the_pod_reaches_only_the_listed_servers_if_egress_is_limited() {
     ] {
         let enabled = ["--set", "networkPolicy.egress.enabled=true"];
         let objects = helm::objects(&[&enabled[..], &arguments].concat()).unwrap();
-        let mut objects = objects.iter();
-        let policy = objects.find(|object| object["kind"] == "NetworkPolicy");
+        let policy = objects
+            .iter()
+            .find(|object| object["kind"] == "NetworkPolicy");
         let spec = &policy.unwrap()["spec"];
         assert_eq!(spec["policyTypes"], json!(["Ingress", "Egress"]));
         let expected: Vec<Value> = [dns.clone(), api_server].into_iter().chain(more).collect();
@@ -204,8 +208,9 @@ fn a_scraper_verifies_the_certificate_of_a_secret() {
     ] {
         let values = format!("serviceMonitor.enabled=true{values}");
         let objects = helm::objects(&["--set", &values]).unwrap();
-        let mut objects = objects.iter();
-        let monitor = objects.find(|object| object["kind"] == "ServiceMonitor");
+        let monitor = objects
+            .iter()
+            .find(|object| object["kind"] == "ServiceMonitor");
         let endpoint = &monitor.unwrap()["spec"]["endpoints"][0];
         assert_eq!(endpoint["tlsConfig"], expected, "{values}");
     }

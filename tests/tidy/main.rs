@@ -100,8 +100,12 @@ fn pure_crates_depend_on_no_runtime() {
     for pure in PURE {
         let path = format!("host/crates/{pure}/Cargo.toml");
         let manifest = files::read(&path);
-        let impure = manifest.lines().filter(|line| is_impure(line));
-        problems.extend(impure.map(|line| format!("{path}: {line}")));
+        problems.extend(
+            manifest
+                .lines()
+                .filter(|line| is_impure(line))
+                .map(|line| format!("{path}: {line}")),
+        );
     }
     assert_none("a pure crate that depends on a runtime", problems);
 }

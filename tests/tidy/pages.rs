@@ -53,8 +53,9 @@ fn every_link_leads_to_a_file_and_a_heading() {
                 normal(&format!("{directory}/{file}"))
             };
             let has_anchor = || {
-                let page = by_path.get(&*target);
-                page.is_some_and(|page| page.anchors().iter().any(|other| other == anchor))
+                by_path
+                    .get(&*target)
+                    .is_some_and(|page| page.anchors().iter().any(|other| other == anchor))
             };
             if !root().join(&target).exists() || !anchor.is_empty() && !has_anchor() {
                 broken.push(format!("{} in {}", link, page.path));
@@ -113,9 +114,12 @@ fn every_picture_shows_its_source() {
         let source = read(&format!("{picture}.dot"));
         let drawn = texts(&read(&format!("{picture}.svg")));
         let labels = labels(&source);
-        let missing = labels.iter().filter(|label| !drawn.contains(*label));
-        differences
-            .extend(missing.map(|label| format!("{picture}.svg lacks {label:?}: render it again")));
+        differences.extend(
+            labels
+                .iter()
+                .filter(|label| !drawn.contains(*label))
+                .map(|label| format!("{picture}.svg lacks {label:?}: render it again")),
+        );
         // A node without a label shows its name.
         let foreign = drawn
             .iter()
@@ -127,9 +131,10 @@ fn every_picture_shows_its_source() {
 
 /// All label lines in a graph.
 fn labels(graph: &str) -> BTreeSet<String> {
-    let labels = graph.split("label=\"").skip(1);
-    let labels = labels.filter_map(|rest| rest.split('"').next());
-    labels
+    graph
+        .split("label=\"")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next())
         .flat_map(|label| label.split("\\n"))
         .map(str::to_owned)
         .collect()
@@ -137,9 +142,10 @@ fn labels(graph: &str) -> BTreeSet<String> {
 
 /// The texts in a picture.
 fn texts(picture: &str) -> BTreeSet<String> {
-    let texts = picture.split("<text").skip(1);
-    let texts = texts.filter_map(|rest| rest.split_once('>')?.1.split('<').next());
-    texts
+    picture
+        .split("<text")
+        .skip(1)
+        .filter_map(|rest| rest.split_once('>')?.1.split('<').next())
         .map(|text| {
             text.replace("&#45;", "-")
                 .replace("&gt;", ">")

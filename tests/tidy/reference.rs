@@ -257,8 +257,10 @@ fn section(command: &Command, owners: &[([String; 2], Vec<String>)]) -> String {
     for arg in flags(command) {
         let row = row(arg);
         let heading = arg.get_help_heading();
-        let owner = owners.iter().find(|(other, _)| *other == row);
-        let link = owner.and_then(|(_, names)| described_elsewhere(command, names));
+        let link = owners
+            .iter()
+            .find(|(other, _)| *other == row)
+            .and_then(|(_, names)| described_elsewhere(command, names));
         if let Some(link) = link {
             others
                 .entry(link)
@@ -291,8 +293,10 @@ fn the_page_of_the_command_line_is_up_to_date() {
         [format!("[`{name}`](#innkeeper-{name})"), about(command)]
     });
     let mut body = table(["command", "purpose"], rows);
-    let log = cli.get_arguments().filter(|arg| arg.is_global_set());
-    let log = log.map(|arg| [cell(&flag(arg)), help(arg)]);
+    let log = cli
+        .get_arguments()
+        .filter(|arg| arg.is_global_set())
+        .map(|arg| [cell(&flag(arg)), help(arg)]);
     let owners = owners(&commands);
     let shared = owners.iter().filter(|(_, names)| names.len() > 2);
     write!(
@@ -322,8 +326,8 @@ fn the_page_of_exit_codes_is_up_to_date() {
         let [code, _, meaning] = *cells else {
             return None;
         };
-        let is_code = code.starts_with(|c: char| c.is_ascii_digit());
-        is_code.then(|| [code.to_owned(), sentence(meaning)])
+        code.starts_with(|c: char| c.is_ascii_digit())
+            .then(|| [code.to_owned(), sentence(meaning)])
     });
     let mut body = table(["code", "meaning"], rows);
     let cli = cli();

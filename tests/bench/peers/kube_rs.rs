@@ -303,10 +303,8 @@ impl Context {
             .patch_status(&name, &params, &Patch::Apply(&patch))
             .await
             .map_err(Error::Request)?;
-        let message = |status: &MemcachedStatus| {
-            let ready = status.condition("Ready");
-            ready.map(|ready| ready.message.clone())
-        };
+        let message =
+            |status: &MemcachedStatus| status.condition("Ready").map(|ready| ready.message.clone());
         let earlier = stored.and_then(message);
         if message(&status).as_deref() == Some(ZERO_REQUESTED)
             && earlier.as_deref() != Some(ZERO_REQUESTED)

@@ -51,7 +51,7 @@ const LINES: [Line<Run>; 17] = [
     ("peak RSS of both starts, MiB", peak_rss),
     ("restart: writes", |run| count(run.restart.writes)),
     ("restart: passes per parent", |run| {
-        of(run.restart.passes) / count(run.parents)
+        float(run.restart.passes) / count(run.parents)
     }),
     ("restart: lists answered after, s", |run| {
         run.restart.listed_s.unwrap_or(f64::NAN)
@@ -228,8 +228,11 @@ impl Report {
             }
         }
         let verdicts = verdicts(self);
-        let missed = verdicts.iter().filter(|verdict| verdict.missed);
-        let missed: Vec<&str> = missed.map(|verdict| verdict.target).collect();
+        let missed: Vec<&str> = verdicts
+            .iter()
+            .filter(|verdict| verdict.missed)
+            .map(|verdict| verdict.target)
+            .collect();
         ensure!(
             missed.is_empty(),
             "targets missed by more than the noise of their rounds: {}",
@@ -313,7 +316,7 @@ pub(crate) fn count(number: usize) -> f64 {
     u32::try_from(number).map_or(f64::INFINITY, f64::from)
 }
 
-pub(crate) fn of(number: u64) -> f64 {
+pub(crate) fn float(number: u64) -> f64 {
     usize::try_from(number).map_or(f64::INFINITY, |number| {
         // More than 2^32 bytes would be a defect, which infinity shows.
         count(number)

@@ -6,7 +6,7 @@ use crate::{
     contender::Contender,
     converge::Run,
     edits::Edits,
-    report::{Report, count, median, of},
+    report::{Report, count, float, median},
 };
 
 const MIB: f64 = 1024.0 * 1024.0;
@@ -233,7 +233,7 @@ pub(crate) fn cpu_per_parent(run: &Run) -> f64 {
 }
 
 pub(crate) fn passes_per_parent(run: &Run) -> f64 {
-    of(run.from_empty.passes) / count(run.parents)
+    float(run.from_empty.passes) / count(run.parents)
 }
 
 pub(crate) fn all_requests(run: &Run) -> f64 {
@@ -262,5 +262,5 @@ pub(crate) fn restart_cpu_per_parent(run: &Run) -> f64 {
 }
 
 pub(crate) fn mib(bytes: u64) -> f64 {
-    of(bytes) / MIB
+    float(bytes) / MIB
 }

@@ -28,7 +28,7 @@ pub(crate) fn run() -> Result<()> {
         leave(&site, &host)?;
         serve(&site, &host, &marked(&bytes, round))
     });
-    let times = Times::of(times.collect::<Result<_>>()?);
+    let times = Times::new(times.collect::<Result<_>>()?);
     println!(
         "a component of {} bytes that was never compiled, from the apply until it is active, {ROUNDS} times: {times}, promised {SERVING_MAX:.1?} for 1 MB; compiling takes {} of it",
         bytes.len(),
@@ -76,11 +76,11 @@ fn compiling(host: &Host) -> Result<Times> {
     let log = host.log()?;
     let lines = log.lines().filter_map(|line| {
         let line: Value = serde_json::from_str(line).ok()?;
-        let is_it = line["message"] == "compiled a plugin";
-        is_it.then(|| line["elapsed"].as_str().map(str::to_owned))?
+        (line["message"] == "compiled a plugin")
+            .then(|| line["elapsed"].as_str().map(str::to_owned))?
     });
     let times = lines.skip(1).map(|text| duration(&text));
-    Ok(Times::of(times.collect::<Result<_>>()?))
+    Ok(Times::new(times.collect::<Result<_>>()?))
 }
 
 /// Parses a duration in Rust's debug format, such as `812.5ms`.

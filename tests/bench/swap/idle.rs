@@ -32,8 +32,7 @@ pub(crate) fn run() -> Result<()> {
         one.cpu, many.cpu
     );
     let more = MANY - 1;
-    let each = many.cpu.saturating_sub(one.cpu) / more;
-    let each = each.div_f64(WATCHED_FOR.as_secs_f64());
+    let each = (many.cpu.saturating_sub(one.cpu) / more).div_f64(WATCHED_FOR.as_secs_f64());
     println!("each further idle plugin: {each:.1?} of CPU time in a second, promised none");
     let kib = |of: fn(&Usage) -> u64| of(&many).saturating_sub(of(&one)) / u64::from(more) / 1024;
     println!(

@@ -53,7 +53,7 @@ fn measure(part: &str) -> Result<()> {
 struct Times(Vec<Duration>);
 
 impl Times {
-    fn of(mut times: Vec<Duration>) -> Self {
+    fn new(mut times: Vec<Duration>) -> Self {
         assert!(!times.is_empty(), "nothing was measured");
         times.sort_unstable();
         Self(times)

@@ -68,7 +68,7 @@ pub(crate) fn run() -> Result<()> {
         scene.grow(parents)?;
         for (differs, medians) in Differs::ALL.into_iter().zip(&mut medians) {
             let times = (0..SWAPS).map(|_| scene.swap(differs));
-            let times = Times::of(times.collect::<Result<_>>()?);
+            let times = Times::new(times.collect::<Result<_>>()?);
             let promise = FIXED + PER_PARENT * parents;
             let line = format!(
                 "swap to {} with {parents} live parents, {SWAPS} times: {times}, promised {promise:.1?}",

@@ -65,8 +65,8 @@ fn value_after<'a>(text: &'a str, start: &str) -> &'a str {
     let line = text
         .lines()
         .find_map(|line| line.trim().strip_prefix(start));
-    let line = line.expect("the file has such a line");
-    line.trim_matches([' ', '=', '"'])
+    line.expect("the file has such a line")
+        .trim_matches([' ', '=', '"'])
 }
 
 /// A row in a version table: part, version and remark.
@@ -153,9 +153,12 @@ fn run_together() -> [Row; 6] {
 fn required() -> [Row; 4] {
     let workspace = read("Cargo.toml");
     let crate_version = |name: &str| {
-        let line = value_after(&workspace, &format!("{name} ="));
-        let version = line.trim_start_matches("{ version = \"");
-        version.split('"').next().unwrap_or_default().to_owned()
+        value_after(&workspace, &format!("{name} ="))
+            .trim_start_matches("{ version = \"")
+            .split('"')
+            .next()
+            .unwrap_or_default()
+            .to_owned()
     };
     let chart = manifest::load("deploy/chart/Chart.yaml")
         .expect("there is a chart")

@@ -191,8 +191,9 @@ fn every_label_and_annotation_has_an_entry() {
         let text = read(&path);
         // Tests in a file may use other names.
         let product = text.split("#[cfg(test)]").next().unwrap_or_default();
-        let unknown = named(product, PREFIX).into_iter();
-        let unknown = unknown.filter(|name| entries.iter().all(|(entry, _)| entry != name));
+        let unknown = named(product, PREFIX)
+            .into_iter()
+            .filter(|name| entries.iter().all(|(entry, _)| entry != name));
         missing.extend(unknown.map(|name| format!("{name} in {path}")));
     }
     let problem = "a label or annotation without an entry in the reference";
@@ -203,7 +204,7 @@ fn every_label_and_annotation_has_an_entry() {
 #[test]
 fn every_label_and_annotation_of_a_plugin_has_an_entry() {
     let names = names_of_plugins();
-    let is_known = |name: &str| names.iter().any(|(_, it, _)| it == name);
+    let is_known = |name: &str| names.iter().any(|(_, known, _)| known == name);
     let mut missing = Vec::new();
     for (_, path) in sources_of_plugins() {
         let text = read(&path);

@@ -93,7 +93,8 @@ impl Reconciler for Carelesses {
 
     fn reconcile(parent: &Careless, cx: &Context<'_, Self>) -> Result<Answer, Fault> {
         let config = cx.config();
-        let (request, host) = (cx.request(), cx.host());
+        let request = cx.request();
+        let host = cx.host();
         let note = parent.spec.note.clone().unwrap_or_default();
         let a = |text: &str| config_map("a", text);
         let b = config_map("b", &parent.spec.more.clone().unwrap_or_default().concat());
@@ -136,20 +137,28 @@ fn is_switched_on(host: &dyn Host) -> Result<bool, ReadError> {
 }
 
 fn random(host: &dyn Host) -> String {
-    let bytes = host.random(2).into_iter();
-    bytes.map(|byte| byte.to_string()).collect()
+    host.random(2)
+        .into_iter()
+        .map(|byte| byte.to_string())
+        .collect()
 }
 
 /// The text of the first ConfigMap with one letter more.
 fn longer(request: &Request) -> String {
-    let seen = request.children.by_key("a");
-    let text = seen.and_then(|it| it.object()["data"]["text"].as_str().map(str::to_owned));
-    text.unwrap_or_default() + "x"
+    request
+        .children
+        .by_key("a")
+        .and_then(|child| child.object()["data"]["text"].as_str().map(str::to_owned))
+        .unwrap_or_default()
+        + "x"
 }
 
 fn first(request: &Request) -> String {
-    let first = request.children.iter().next();
-    first.map_or_else(|| "a".to_owned(), |it| it.name().to_owned())
+    request
+        .children
+        .iter()
+        .next()
+        .map_or_else(|| "a".to_owned(), |child| child.name().to_owned())
 }
 
 fn with_unknown_field(mut object: Value) -> Value {

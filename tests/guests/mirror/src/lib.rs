@@ -109,8 +109,10 @@ fn stated_ready(parent: &Value) -> Vec<Condition> {
         reason: "Stated".to_owned(),
         message: String::new(),
     };
-    let is_stated = parent["spec"]["ready"] == true;
-    is_stated.then(ready).into_iter().collect()
+    (parent["spec"]["ready"] == true)
+        .then(ready)
+        .into_iter()
+        .collect()
 }
 
 fn crd() -> Value {

@@ -65,7 +65,8 @@ impl Reconciler for Nosies {
     }
 
     fn reconcile(parent: &Nosy, cx: &Context<'_, Self>) -> Result<Answer, Fault> {
-        let (request, host) = (cx.request(), cx.host());
+        let request = cx.request();
+        let host = cx.host();
         let first = Child::untyped("first", &config_map(request, "first", "nothing"));
         let children = match parent.spec.behaviour {
             Behaviour::Good => vec![first],

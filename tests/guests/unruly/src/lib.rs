@@ -112,7 +112,8 @@ impl Reconciler for Unrulies {
     }
 
     fn reconcile(parent: &Unruly, cx: &Context<'_, Self>) -> Result<Answer, Fault> {
-        let (request, host) = (cx.request(), cx.host());
+        let request = cx.request();
+        let host = cx.host();
         match parent.spec.behaviour {
             Behaviour::MadeUpName => {
                 let name = made_up_name(request, host);
@@ -192,23 +193,28 @@ fn made_up_name(request: &Request, host: &dyn Host) -> String {
     if let Some(child) = request.children.by_key(MADE_UP) {
         return child.name().to_owned();
     }
-    let random = host.random(4).into_iter();
-    random.fold(request.name().to_owned(), |name, byte| {
-        format!("{name}-{byte}")
-    })
+    host.random(4)
+        .into_iter()
+        .fold(request.name().to_owned(), |name, byte| {
+            format!("{name}-{byte}")
+        })
 }
 
 /// A different text in every pass.
 fn random(host: &dyn Host) -> String {
-    let bytes = host.random(8).into_iter();
-    bytes.map(|byte| byte.to_string()).collect()
+    host.random(8)
+        .into_iter()
+        .map(|byte| byte.to_string())
+        .collect()
 }
 
 /// The one of two texts that the first ConfigMap does not have.
 fn other(request: &Request) -> String {
-    let first = request.children.by_key("child-0");
-    let says_a = first.is_some_and(|first| first.object()["data"]["large"] == "a");
-    if says_a { "b" } else { "a" }.to_owned()
+    let has_a = request
+        .children
+        .by_key("child-0")
+        .is_some_and(|first| first.object()["data"]["large"] == "a");
+    if has_a { "b" } else { "a" }.to_owned()
 }
 
 /// A number of ConfigMaps of the same size.
