@@ -143,7 +143,7 @@ fn random(host: &dyn Host) -> String {
         .collect()
 }
 
-/// The text of the first ConfigMap with one letter more.
+/// The first ConfigMap's text, one letter longer.
 fn longer(request: &Request) -> String {
     request
         .children

@@ -1,4 +1,4 @@
-//! A plugin whose answers violate the contract, as its parent says.
+//! A plugin whose answers violate the contract; the parent selects how.
 //!
 //! It implements the contract without the SDK, which makes such answers impossible.
 
@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 #[derive(Debug)]
 pub struct Plugin;
 
-/// The kinds of children with their versions; only the first is required.
+/// The child kinds and their versions; only the first is required.
 const CHILDREN: [(&str, &str); 6] = [
     ("v1", "ConfigMap"),
     ("test.innkeeper.dev/v1", "Garbage"),
@@ -89,7 +89,7 @@ impl Guest for Plugin {
     }
 }
 
-/// The single child of an answer, with an error.
+/// An answer's only child, with an error.
 fn object(behaviour: &str, name: &str, good: &Value) -> Option<String> {
     let with = |metadata: Value| {
         let mut object = good.clone();
@@ -122,7 +122,7 @@ fn object(behaviour: &str, name: &str, good: &Value) -> Option<String> {
         "privileged-kind" => of("rbac.authorization.k8s.io/v1", "Role", "all"),
         "cluster-scoped" => of("scheduling.k8s.io/v1", "PriorityClass", "first"),
         "the-parent-itself" => of("test.innkeeper.dev/v1", "Garbage", name),
-        // The plugin unruly answers it with a Garbage of the same behaviour.
+        // The plugin unruly answers with a Garbage that has the same behaviour.
         "ring" => json!({
             "apiVersion": "test.innkeeper.dev/v1", "kind": "Unruly",
             "metadata": { "name": format!("{name}-u") }, "spec": { "behaviour": "ring" },
@@ -133,7 +133,7 @@ fn object(behaviour: &str, name: &str, good: &Value) -> Option<String> {
     })
 }
 
-/// The children of an answer: each alone is valid, together they are not.
+/// An answer's children: each alone is valid, together they are not.
 fn children(behaviour: &str, name: &str, good: &Value) -> Option<Vec<Child>> {
     let first = || child(good.to_string());
     let second = || Child {
@@ -159,7 +159,7 @@ fn children(behaviour: &str, name: &str, good: &Value) -> Option<Vec<Child>> {
                 ..second()
             },
         ],
-        // Each of them does the same, so one object would become two, four, eight.
+        // Each copy does the same, so one object would become two, four, eight.
         "fork-bomb" => ["only", "second"]
             .map(|key| Child {
                 key: key.to_owned(),
@@ -172,7 +172,7 @@ fn children(behaviour: &str, name: &str, good: &Value) -> Option<Vec<Child>> {
     })
 }
 
-/// The report of an answer with a valid child; the report has an error.
+/// The report in an answer with a valid child; the report has an error.
 fn reported(behaviour: &str) -> Option<Report> {
     let status = |text: String| Report {
         status: Some(text),

@@ -1,4 +1,4 @@
-//! A plugin that answers with the children and the status that its parent states, so that a report about an object
+//! A plugin that answers with the children and the status in the parent's spec, so that a bug report about an object
 //! becomes a manifest.
 //!
 //! It implements the contract without the SDK, which would read and write the children.
@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 #[derive(Debug)]
 pub struct Plugin;
 
-/// The kinds of children with their versions; only the first is required.
+/// The child kinds and their versions; only the first is required.
 const CHILDREN: [(&str, &str); 5] = [
     ("v1", "ConfigMap"),
     ("v1", "Service"),
@@ -79,7 +79,7 @@ impl Guest for Plugin {
             .enumerate()
             .map(|(place, text)| Child {
                 key: format!("child-{place}"),
-                // As text, because a number would lose its form in a parser.
+                // As text, because a parser would normalize numbers.
                 object: text.as_str().unwrap_or_default().to_owned(),
                 generate: Vec::new(),
                 apply: ApplyPolicy::Always,
@@ -101,7 +101,7 @@ impl Guest for Plugin {
     }
 }
 
-/// The condition `Ready=True` if the parent asks for it.
+/// The condition `Ready=True` if the parent requests it.
 fn stated_ready(parent: &Value) -> Vec<Condition> {
     let ready = || Condition {
         type_: "Ready".to_owned(),

@@ -1,4 +1,4 @@
-//! A plugin whose configuration decides if it works, for the tests of successive revisions.
+//! A plugin whose configuration decides whether it works, for tests with successive revisions.
 
 use innkeeper_sdk::prelude::*;
 use schemars::JsonSchema;

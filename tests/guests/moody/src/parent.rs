@@ -1,6 +1,6 @@
-//! The parents of `moody`, and the child that every revision makes for them.
+//! The parents of `moody`, and the child that every revision creates for them.
 //!
-//! `generous` includes this file, because it plays an earlier revision of the same plugin.
+//! `generous` includes this file, because it is an earlier revision of the same plugin.
 
 use innkeeper_sdk::prelude::*;
 use kube::{CustomResource, KubeSchema};

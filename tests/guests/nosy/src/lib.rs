@@ -1,4 +1,4 @@
-//! A plugin that reads objects without a grant, Secrets and without end, as its parent says.
+//! A plugin that reads objects without a grant, reads Secrets, or reads endlessly; the parent selects what.
 
 use innkeeper_sdk::{host::ListSelector, prelude::*};
 use kube::{CustomResource, KubeSchema};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 #[derive(Debug)]
 pub(crate) struct Nosies;
 
-/// The name of the Secrets that the guest tries to read, in its parent's namespace and elsewhere.
+/// The name of the Secrets that the guest tries to read, in the parent's namespace and elsewhere.
 const VICTIM: &str = "victim";
 
 /// A parent whose spec decides on the reads of the guest.
@@ -126,7 +126,7 @@ fn list_all(host: &dyn Host) -> Result<usize, Fault> {
         .map_err(|denied| Fault::invalid(format!("{denied:?}")))
 }
 
-/// The results of all reads of Secrets, as text.
+/// The results from all Secret reads, as text.
 fn seen(request: &Request, host: &dyn Host) -> String {
     let own = request.namespace();
     let mut seen = Vec::new();

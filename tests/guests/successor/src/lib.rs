@@ -1,6 +1,6 @@
-//! A later revision of `moody`, whose parents have one optional field more.
+//! A later revision of `moody`, whose parents have one more optional field.
 //!
-//! Its configuration decides if it requires that field.
+//! The configuration decides whether that field is required.
 
 use innkeeper_sdk::prelude::*;
 use kube::{CustomResource, KubeSchema};

@@ -1,4 +1,4 @@
-//! A plugin that tries to take over the cluster, as its cluster-scoped parent says.
+//! A plugin that tries to take over the cluster; the cluster-scoped parent selects how.
 
 use innkeeper_sdk::prelude::*;
 use kube::{CustomResource, KubeSchema};

@@ -1,4 +1,4 @@
-//! A plugin that misbehaves as its parent says, for the tests of the host's reaction.
+//! A plugin that misbehaves as the parent's spec demands, for tests of how the host reacts.
 //!
 //! It uses the SDK. Answers that the SDK makes impossible come from `garbage`.
 
@@ -149,8 +149,8 @@ impl Reconciler for Unrulies {
     }
 }
 
-/// The children of the answer. An answer that the host must reject lacks one of the two usual children, so that a test
-/// would see it if the host pruned by such an answer.
+/// The answer's children. An answer that the host must reject lacks one of the two usual children, so that a test would
+/// notice if the host pruned after such an answer.
 fn children(behaviour: Behaviour, request: &Request, host: &dyn Host) -> Vec<Value> {
     let first = config_map(request, "first");
     let second = config_map(request, "second");
@@ -175,7 +175,7 @@ fn children(behaviour: Behaviour, request: &Request, host: &dyn Host) -> Vec<Val
     }
 }
 
-/// The report of the answer.
+/// The answer's report.
 fn report(behaviour: Behaviour, host: &dyn Host) -> Report {
     match behaviour {
         Behaviour::Chatter => {
@@ -188,7 +188,7 @@ fn report(behaviour: Behaviour, host: &dyn Host) -> Report {
     }
 }
 
-/// The name that an earlier pass made up if this pass sees the child, else a new one.
+/// The name from an earlier pass if this pass sees the child, else a new one.
 fn made_up_name(request: &Request, host: &dyn Host) -> String {
     if let Some(child) = request.children.by_key(MADE_UP) {
         return child.name().to_owned();
@@ -208,7 +208,7 @@ fn random(host: &dyn Host) -> String {
         .collect()
 }
 
-/// The one of two texts that the first ConfigMap does not have.
+/// Whichever of two texts the first ConfigMap does not have.
 fn other(request: &Request) -> String {
     let has_a = request
         .children
@@ -217,7 +217,7 @@ fn other(request: &Request) -> String {
     if has_a { "b" } else { "a" }.to_owned()
 }
 
-/// A number of ConfigMaps of the same size.
+/// This many ConfigMaps with the same size.
 fn large(request: &Request, count: usize, bytes: usize) -> Vec<Value> {
     let large = |index: usize| {
         let child = config_map(request, &index.to_string());

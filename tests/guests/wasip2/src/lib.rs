@@ -1,7 +1,7 @@
-//! A plugin that uses the standard library of `wasm32-wasip2`, as its parent says: rustc makes its imports. `tests/setup`
-//! builds it for `wasm32-wasip1`, too.
+//! A plugin that uses the `wasm32-wasip2` standard library, so rustc generates the imports; the parent selects what it
+//! calls. `tests/setup` also builds it for `wasm32-wasip1`.
 //!
-//! It implements the contract without the SDK, whose panic hook would log the message of a panic itself.
+//! It implements the contract without the SDK, whose panic hook would itself log the panic message.
 
 #![expect(
     clippy::disallowed_methods,
@@ -109,11 +109,11 @@ impl Guest for Plugin {
     }
 }
 
-/// The results of the standard library that depend on the machine of other programs.
+/// Standard library results that elsewhere depend on the machine.
 fn seen() -> Value {
     let started_at = Instant::now();
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    // Their order follows from the random bytes of the pass.
+    // Their order depends on the pass's random bytes.
     let numbers: HashSet<u32> = (0..8).collect();
     let order: Vec<String> = numbers.iter().map(ToString::to_string).collect();
     json!({
