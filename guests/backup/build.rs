@@ -16,7 +16,7 @@ struct Family {
     exclusive: BTreeMap<String, Vec<String>>,
 }
 
-/// The description of a key by the form of its value.
+/// The key's description, which depends on how the value is written.
 type Definition = BTreeMap<String, String>;
 
 #[derive(Deserialize)]

@@ -45,7 +45,7 @@ pub(crate) struct Type {
     pub(crate) name: &'static str,
     /// The name in gobackup's configuration.
     pub(crate) rendered: &'static str,
-    /// gobackup splits its command line at white space.
+    /// gobackup splits command lines at white space.
     splits_command: bool,
     /// An object store with an S3-compatible API or one like it.
     pub(crate) is_s3_like: bool,
@@ -74,7 +74,7 @@ impl Type {
         self.splits_command && !(self.name == "postgresql" && key.is_secret)
     }
 
-    /// Returns true if gobackup can read its state back from the storage.
+    /// Returns true if gobackup can read the state file back from the storage.
     ///
     /// gobackup downloads the state by a signed URL; upyun has none.
     pub(crate) fn keeps_its_state(&self) -> bool {

@@ -264,7 +264,7 @@ pub(crate) fn small_claim(plan: &Plan<'_>) -> Option<String> {
         .map(|claim| claim.name)
 }
 
-/// Returns differences between the parent and its existing claims that Kubernetes does not let the plugin fix.
+/// Returns differences between the parent and the existing claims that Kubernetes does not let the plugin fix.
 pub(crate) fn claim_problems(plan: &Plan<'_>) -> Vec<String> {
     let problem = |claim: Claim| {
         claim

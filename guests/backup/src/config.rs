@@ -40,7 +40,7 @@ impl Default for Config {
 }
 
 /// No part starts with a dot or a dash: `..` would leave the storage's path, and a dash would start an option of the
-/// `mkdir` that scp runs on its server, in a shell, without quotes.
+/// `mkdir` that scp runs on the server, in a shell, without quotes.
 const STORAGE_PATH: &str = r"^(([A-Za-z0-9_]|\{(namespace|kind|name)\})([A-Za-z0-9_]|\{(namespace|kind|name)\}|[.-])*(/([A-Za-z0-9_]|\{(namespace|kind|name)\})([A-Za-z0-9_]|\{(namespace|kind|name)\}|[.-])*)*)?$";
 
 impl Config {

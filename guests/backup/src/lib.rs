@@ -103,7 +103,7 @@ impl Reconciler for Runs {
             .read::<PersistentVolumeClaim>(Access::Metadata, ReadScope::ParentNamespace)
             .read::<Job>(Access::Full, ReadScope::ParentNamespace)
             .label_selector(RUNS)
-            // A Pod's status has its container's termination message.
+            // A Pod's status contains the termination message.
             .read::<Pod>(Access::Full, ReadScope::ParentNamespace)
             .label_selector(RUNS)
     }

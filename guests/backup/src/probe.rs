@@ -1,6 +1,6 @@
 //! Probes a `Storage`: a Job stores a small archive in it.
 //!
-//! It is a gobackup run with one storage, and its own configuration as the only file, so image, script, credentials and
+//! It is a gobackup run with one storage, and the probe configuration as the only file, so image, script, credentials and
 //! tenant limits are the same. A probe starts after a period, and when the `Storage` or a Secret key has changed since
 //! the last one. A Job stays until the next probe.
 
@@ -32,7 +32,7 @@ use crate::{
     task::{self, Record, Task},
 };
 
-/// Archive name without its extension. Each probe replaces the last archive.
+/// Archive name without extension. Each probe replaces the last archive.
 const ARCHIVE: &str = "gobackup-probe";
 
 /// Prefix of the model's name. No object name has two dots in a row, so no parent shares the list of archives.
@@ -108,7 +108,7 @@ fn rendered(
     let path = config.path_of(request.namespace(), lower(parent.kind), request.name());
     let mut source = references::own(request.name(), &storage.spec, &path)?;
     source.config.remove("keep");
-    // gobackup cannot replace objects in gcs, so each archive there has its own name.
+    // gobackup cannot replace objects in gcs, so each archive there has a different name.
     let is_replaced = source.type_.name != "gcs";
     let settings = ArchiveSettings {
         compress_with: Some(Compression {

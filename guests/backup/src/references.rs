@@ -387,7 +387,7 @@ impl Reader<'_> {
     }
 }
 
-/// Returns the storage with the reference's `keep` and `timeout`, if its type has these keys.
+/// Returns the storage with the reference's `keep` and `timeout`, if the type has these keys.
 fn overridden(mut source: Source, reference: &Reference) -> Source {
     for (key, value) in [("keep", reference.keep), ("timeout", reference.timeout)] {
         if let Some(value) = value.filter(|value| *value > 0)

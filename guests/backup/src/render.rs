@@ -28,7 +28,7 @@ pub(crate) struct Credential {
     pub(crate) name: String,
     pub(crate) origin: Origin,
     pub(crate) passing: Passing,
-    /// Field, in the parent or a referenced object, with the credential or its Secret.
+    /// Field, in the parent or a referenced object, with the credential or the Secret.
     pub(crate) field: String,
 }
 
@@ -108,7 +108,7 @@ pub(crate) struct Rendered {
     pub(crate) has_dumps: bool,
     /// True if a storage has `keep`.
     pub(crate) has_keep: bool,
-    /// Storages with `keep` from which gobackup cannot read its state back.
+    /// Storages with `keep` from which gobackup cannot read the state file back.
     pub(crate) forgetful: Vec<String>,
 }
 

@@ -376,7 +376,7 @@ impl Reporter<'_> {
                 "the run has not been created yet",
             ),
             Some(run) => match run.phase {
-                // The parent has just lost its schedule.
+                // The schedule has just been removed.
                 Phase::Succeeded if self.history.cron_job.is_some() => {
                     let message = "waiting for the CronJob to be deleted";
                     Condition::new("Ready", false, "Pending", message)

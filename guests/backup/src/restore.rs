@@ -69,7 +69,7 @@ impl Restoration<'_> {
     }
 }
 
-/// A parent with its status, which an older version may have stored in another form.
+/// A parent and the stored status, which an older version may have stored in another form.
 #[derive(Deserialize)]
 struct Stored {
     #[serde(flatten)]
@@ -170,7 +170,7 @@ fn inside(file: &str) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Reads all objects for a restoration, and returns it with its storage's key.
+/// Reads all objects for a restoration, and returns it with the storage key.
 fn origin(
     request: &Request,
     host: &dyn Host,
@@ -351,7 +351,7 @@ fn newest(status: &BackupStatus, kind: &str, name: &str, storage: &str) -> Resul
     })
 }
 
-/// Mounts the backup's volume or claim with its local archives.
+/// Mounts the backup's volume or claim with local archives.
 fn mount_archives(parent: &mut Parent, backup: &Parent, name: &str, storage: &Source) {
     let path = storage.config.get("path").and_then(Value::as_str);
     let Some(path) = path.filter(|_| storage.type_.name == "local") else {
@@ -379,7 +379,7 @@ fn mount_archives(parent: &mut Parent, backup: &Parent, name: &str, storage: &So
     });
 }
 
-/// Returns the Secret's key; the Job's key is its component.
+/// Returns the Secret's key; the Job's key is the component.
 const fn config_key(kind: Kind) -> &'static str {
     match kind {
         Kind::Restore => "config",

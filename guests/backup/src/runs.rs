@@ -1,6 +1,6 @@
-//! The runs of a parent: its Jobs, and the results that earlier passes recorded.
+//! A parent's runs: the Jobs, and the results that earlier passes recorded.
 //!
-//! A run belongs to a parent by UID, never by name. A finished run's record does not change, not even when its Job is
+//! A run belongs to a parent by UID, never by name. A finished run's record does not change, not even when the Job is
 //! deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +31,7 @@ mod tests;
 /// Maximum number of runs in the status.
 const RECENT_MAX: usize = 5;
 
-/// The observed CronJob, without its Pod template.
+/// The observed CronJob, without the Pod template.
 type ObservedCronJob = Partial<CronJob, IgnoredAny, CronJobStatus>;
 
 /// A run whose Job exists.
@@ -107,7 +107,7 @@ impl History {
     ) -> Self {
         let mut runs: BTreeMap<String, Run> = BTreeMap::new();
         for run in stored.recent_runs.into_iter().chain(stored.last_run) {
-            // `last_run` comes second and replaces its copy in `recent_runs`, which has no log.
+            // `last_run` comes second and replaces the copy in `recent_runs`, which has no log.
             runs.insert(run.job_uid.clone(), run);
         }
         let before = runs.clone();

@@ -21,7 +21,7 @@ pub(crate) const FAIL: &str = include_str!("scripts/fail.sh");
 /// `SECRETS` lists variables, prefixes of variables (with a star) and files. The filter works line by line. It replaces
 /// values of at least four characters; of a multi-line value each trimmed line of at least eight. Longer values come first,
 /// because a short one may be a part of them. Programs also print values escaped and, in URLs, percent-encoded; failed
-/// requests print a URL without its password, so the path of a URL is replaced too.
+/// requests print a URL without the password, so the path of a URL is replaced too.
 ///
 /// The message has at most 3584 bytes, which leaves room for a message of the script in the 4096 that the kubelet reads. It
 /// starts with a whole character.
@@ -48,7 +48,7 @@ pub(crate) const RETENTION: &str = "gobackup did not apply keep: ";
 /// | pg_dump, custom, directory, tar | pg_restore reads all of it |
 /// | mysqldump | the comment `Dump completed` if the dump starts with a comment, or the end of the XML |
 /// | mariadb-backup | the file that it writes last |
-/// | mongodump | each document ends with a zero, an archive with its terminator |
+/// | mongodump | each document ends with a zero, an archive with a terminator |
 /// | Redis | the opcode before the checksum |
 /// | etcd | the SHA-256 of the rest |
 /// | SQL Server | the directory of the zip file |

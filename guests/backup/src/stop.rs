@@ -29,7 +29,7 @@ impl Stop {
 
     /// Returns the answer with the report about this problem: the children stay as they are.
     ///
-    /// A working schedule continues with its last good configuration, and the creation of a missing object starts a pass.
+    /// A working schedule continues with the last good configuration, and the creation of a missing object starts a pass.
     pub(crate) fn outcome(
         self,
         report: impl FnOnce(&str, &str) -> Report,

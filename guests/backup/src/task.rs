@@ -1,6 +1,6 @@
 //! A Job whose result outlives it: a run, a restoration, a verification or a probe.
 //!
-//! The status records the result. A final record does not change, not even when its Job is deleted, except that a
+//! The status records the result. A final record does not change, not even when the Job is deleted, except that a
 //! pass may see the end of the Job before the Pod's termination message, which completes the record later.
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use k8s_openapi::{
 
 use crate::{Kinds, api::Kind, names, plan::Plan, status::Phase};
 
-/// Message about a Job that was deleted before a pass saw its end.
+/// Message about a Job that was deleted before a pass saw the end.
 pub(crate) const JOB_LOST: &str = "the Job was deleted before the plugin saw its end";
 
 /// Maximum length of a message in characters.

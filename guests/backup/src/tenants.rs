@@ -64,7 +64,7 @@ pub(crate) fn remove_account(spec: &mut BackupSpec, limits: &Tenants) {
     account.take_if(|name| !is_listed(name, &limits.service_accounts));
 }
 
-/// Allowed variables with plain values, for gobackup and the clients in its image.
+/// Allowed variables with plain values, for gobackup and the clients in the image.
 ///
 /// `GODEBUG` would log requests with their tokens, and `MYSQL_DEBUG`, `PGPASSFILE` and other file names write or read
 /// files.
@@ -216,7 +216,7 @@ pub(crate) fn check_arguments(
     Ok(())
 }
 
-/// Returns the program that dumps a database, if its command line has tenants' arguments.
+/// Returns the program that dumps a database, if the command line has tenants' arguments.
 fn dump_program(database: &Source) -> Option<&'static Program> {
     match database.type_.name {
         "postgresql" if database.config.get("all_databases") == Some(&true.into()) => {
@@ -252,7 +252,7 @@ pub(crate) fn remove_scripts(
             removed.push(field.to_owned());
         }
     }
-    // tar runs programs that its options name, and gobackup passes none of them correctly.
+    // tar runs programs named in options, and gobackup passes none of them correctly.
     if let Some(compression) = &mut settings.compress_with
         && compression.args.take().is_some_and(|text| !text.is_empty())
     {
@@ -277,7 +277,7 @@ pub(crate) fn remove_scripts(
 /// Checks that the Secrets and claims exist, have the keys, and are open to the parent, and returns the Secrets. The
 /// claim with local archives may be open to `owner` instead, the backup whose archives are restored.
 ///
-/// A run that names a missing object would use whatever is created later under its name, so the plugin creates no run
+/// A run that names a missing object would use whatever is created later under that name, so the plugin creates no run
 /// before. The host shows hashes of Secrets, never values.
 pub(crate) fn check_references(
     request: &Request,

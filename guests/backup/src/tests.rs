@@ -58,7 +58,7 @@ pub(crate) fn in_namespace(mut objects: Vec<Value>) -> Vec<Value> {
     objects
 }
 
-/// The manifest. Its schemas take long to generate, and property tests create many hosts.
+/// The manifest. The schemas take long to generate, and property tests create many hosts.
 pub(crate) fn manifest() -> &'static Manifest {
     static MANIFEST: LazyLock<Manifest> = LazyLock::new(Plugin::describe);
     &MANIFEST

@@ -57,12 +57,12 @@ const PREFIX: &str = "innkeeper-guest-";
 pub struct Guest {
     /// The package name in the workspace.
     pub package: String,
-    /// The component name; its file is `<name>.wasm`.
+    /// The component name; the file is `<name>.wasm`.
     pub name: String,
 }
 
 impl Guest {
-    /// A guest whose component is named like its package, without this workspace's guest prefix.
+    /// A guest whose component is named like the package, without this workspace's guest prefix.
     pub fn for_package(package: &str) -> Self {
         let name = package.strip_prefix(PREFIX).unwrap_or(package);
         Self {
@@ -71,7 +71,7 @@ impl Guest {
         }
     }
 
-    /// Every guest in a workspace, named like its package.
+    /// Every guest in a workspace, named like the package.
     pub fn all(environment: &Environment, workspace_root: &Path) -> Result<Vec<Self>, Error> {
         let packages = packages_of(environment, workspace_root)?;
         let mut guests: Vec<Self> = packages
@@ -138,7 +138,7 @@ pub struct Component {
     pub path: PathBuf,
     /// The file size in bytes.
     pub size_bytes: usize,
-    /// True if this build wrote the file. It stays untouched if its bytes are the same.
+    /// True if this build wrote the file. It stays untouched if the bytes are the same.
     pub written: bool,
 }
 
@@ -177,7 +177,7 @@ pub enum Error {
     NoModule {
         /// The package.
         package: String,
-        /// Its `Cargo.toml`.
+        /// The `Cargo.toml`.
         manifest: String,
     },
     /// Cargo cannot be started.

@@ -1,4 +1,4 @@
-//! Encodes a core module as a component and writes its file.
+//! Encodes a core module as a component and writes the file.
 
 use std::error::Error as StdError;
 use std::fs::{self, Permissions};
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use wit_component::{ComponentEncoder, metadata};
 
-/// Wraps a core module, which carries its WIT world in a custom section, into a component and validates it.
+/// Wraps a core module, whose WIT world is in a custom section, into a component and validates it.
 pub(crate) fn encode(module: &[u8]) -> Result<Vec<u8>, Box<dyn StdError + Send + Sync>> {
     // Without a world, the encoder makes an empty component, and only the host that loads it would fail.
     let (_, bindgen) = metadata::decode(module)?;

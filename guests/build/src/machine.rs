@@ -14,7 +14,7 @@ pub struct Environment {
     pub cargo: Option<PathBuf>,
     /// `$RUSTC`: cargo's compiler. Default: the one in `$PATH`.
     pub rustc: Option<PathBuf>,
-    /// `$INNKEEPER_RUSTC`: a compiler for guests only, with its standard library's source.
+    /// `$INNKEEPER_RUSTC`: a compiler for guests only, with the standard library's source.
     pub innkeeper_rustc: Option<PathBuf>,
     /// `$CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER`: the linker. Default: the first one that exists.
     pub linker: Option<PathBuf>,
@@ -65,7 +65,7 @@ impl Environment {
 
 /// Access to the machine, as far as the choice needs it.
 pub(crate) trait Machine {
-    /// Runs `program` with `args` and returns its standard output; `None` if it does not exist or fails.
+    /// Runs `program` with `args` and returns the standard output; `None` if it does not exist or fails.
     fn run(&self, program: &Path, args: &[&str]) -> Option<String>;
     /// Returns true if `path` is a file.
     fn is_file(&self, path: &Path) -> bool;

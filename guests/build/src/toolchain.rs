@@ -32,7 +32,7 @@ pub enum Toolchain {
     BuildStd {
         /// The compiler.
         rustc: PathBuf,
-        /// The compiler's sysroot, with its libraries and their source.
+        /// The compiler's sysroot, with the libraries and their source.
         sysroot: PathBuf,
         /// The wasm linker.
         linker: PathBuf,
@@ -42,7 +42,7 @@ pub enum Toolchain {
 /// Why this machine cannot compile a guest.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No compiler has the target's standard library or its source.
+    /// No compiler has the target's standard library or the source.
     #[error(
         "failed to find a compiler for {TARGET}\n\
          {tried}\
@@ -197,7 +197,7 @@ fn rustup_add(
         .ok_or("failed to add the target")
 }
 
-/// The sysroot of a compiler that can build its own standard library. The error says why the compiler does not work.
+/// The sysroot of a compiler that can build the standard library. The error says why the compiler does not work.
 fn source_of(machine: &dyn Machine, rustc: &Path) -> Result<PathBuf, String> {
     let printed = machine
         .run(rustc, &["--version"])
@@ -242,7 +242,7 @@ fn find_linker(environment: &Environment, machine: &dyn Machine, rustc: &Path) -
         machine.is_file(&linker).then_some(linker)
     });
     bundled.or_else(|| {
-        // A linker with the compiler's LLVM version reads its object files; an older one may fail.
+        // A linker with the compiler's LLVM version reads the object files; an older one may fail.
         let verbose = machine.run(rustc, &["-vV"])?;
         let llvm = verbose
             .lines()

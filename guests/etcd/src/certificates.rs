@@ -8,7 +8,7 @@ use crate::{api::IssuerRef, cluster::Cluster, secrets};
 /// The plane of the certificate that Jobs present to members.
 const CLIENT: &str = "client";
 
-/// A Certificate; its Secret has the same name.
+/// A Certificate; the Secret has the same name.
 pub(crate) struct Certificate<'a> {
     pub(crate) name: String,
     plane: &'static str,
@@ -75,7 +75,7 @@ impl<'a> Certificate<'a> {
         let mut spec = if self.plane == CLIENT {
             json!({ "commonName": "root", "usages": ["client auth"] })
         } else {
-            // etcd also connects to itself, with its server certificate.
+            // etcd also connects to itself, with the server certificate.
             json!({
                 "dnsNames": names(cluster),
                 "ipAddresses": ["127.0.0.1"],

@@ -265,7 +265,7 @@ fn claim(
     let child = observed.and_then(|claim| claim.child.as_ref());
     let adopted = child.filter(|_| observed.is_some_and(|claim| !claim.is_ours));
     let mut labels = cluster.labels("data");
-    // An adopted claim keeps its creator's label. Otherwise, once the record is lost, it would look like this
+    // An adopted claim keeps the creator's label. Otherwise, once the record is lost, it would look like this
     // parent's claim.
     let uid = adopted
         .and_then(|claim| {
@@ -293,7 +293,7 @@ fn claim(
     declared.object(metadata(cluster.claim(ordinal), &labels), None)
 }
 
-/// The size for a claim's request: never less than now, and more only if its StorageClass allows growth.
+/// The size for a claim's request: never less than now, and more only if the StorageClass allows growth.
 fn request(
     cluster: &Cluster<'_>,
     observation: &Observation,

@@ -416,7 +416,7 @@ pub(crate) fn check_version(
 
 /// Checks flag names, and values unless the configuration lists the flag.
 ///
-/// A flag that lacks its value would take the next argument instead.
+/// A flag without a value would take the next argument instead.
 pub(crate) fn check(options: &BTreeMap<String, String>, listed: &[String]) -> Result<(), String> {
     options
         .iter()

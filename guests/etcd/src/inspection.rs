@@ -1,6 +1,6 @@
 //! Scheduled inspections: a CronJob that asks etcd for alarms; `observe::alarms` reads the answers.
 //!
-//! Probes do not show a full database, because its members keep serving reads.
+//! Probes do not show a full database, because members keep serving reads.
 
 use innkeeper_sdk::prelude::*;
 use k8s_openapi::{

@@ -41,11 +41,11 @@ const SEQUENCE: &str = "etcd.ydzs.io/sequence";
 /// The container with etcdctl.
 pub(crate) const CONTAINER: &str = "etcdctl";
 
-/// The pause between a failed Job and the next one; by then, the Job controller has retried the Pod with its own
+/// The pause between a failed Job and the next one; by then, the Job controller has retried the Pod with its
 /// backoff.
 const PAUSE: Duration = Duration::from_mins(1);
 
-/// Maximum delay between a Job's end and its result: the host can see the Job before the Pod.
+/// Maximum delay between a Job's end and the result: the host can see the Job before the Pod.
 const RESULT_WAIT: Duration = Duration::from_mins(1);
 
 /// Longest message from a failed Job in a condition, in characters.
@@ -87,7 +87,7 @@ END
 printf %s "$result" >/dev/termination-log
 "#;
 
-/// A member that answers has its data after all, and would not survive its removal.
+/// A member that answers still has data, and would not survive the removal.
 const REMOVE: &str = r#"found=
 while IFS=, read -r id rest; do
   if [ "$id" = "$MEMBER_ID" ]; then found=1; fi

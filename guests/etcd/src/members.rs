@@ -39,7 +39,7 @@ use crate::{
     version::Version,
 };
 
-/// Memory that a member needs besides its data, in bytes.
+/// Memory that a member needs besides the data, in bytes.
 pub(crate) const MEMORY_BYTES_BESIDE_DATA: i128 = 128 << 20;
 
 /// A member's minimum default memory request, in bytes.
@@ -55,7 +55,7 @@ for newest in *.snap; do :; done
 [ -e "$newest" ]
 [ ! "$newest" -ot /tools/busybox ] || /tools/busybox grep -q '"3\.6\.' "$newest""#;
 
-/// The members' Pod template and its hash, built once in a pass and only if needed.
+/// The members' Pod template and the hash, built once in a pass and only if needed.
 pub(crate) struct Template<'a> {
     pub(crate) cluster: &'a Cluster<'a>,
     pub(crate) observation: &'a Observation,

@@ -43,7 +43,7 @@ pub(crate) use self::{
     pods::{LeavingPod, MemberPod, Obstacle},
 };
 
-/// The members' observed StatefulSet, without its Pod template.
+/// The members' observed StatefulSet, without the Pod template.
 pub(crate) type MemberSet = Partial<StatefulSet, MemberSetSpec, MemberSetStatus>;
 
 #[derive(Default, Deserialize)]
@@ -94,7 +94,7 @@ pub(crate) struct Observation {
     pub(crate) issued: Found,
     /// The Services that do not exist or belong to another owner.
     pub(crate) missing_services: Vec<String>,
-    /// The StatefulSet with the names in its Pod template.
+    /// The StatefulSet with the names in the Pod template.
     pub(crate) running: Option<Workload>,
     /// The Jobs that talk to etcd.
     pub(crate) jobs: ClusterJobs,

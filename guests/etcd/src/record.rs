@@ -38,7 +38,7 @@ pub(crate) struct Record {
     pub(crate) version: Option<Version>,
 }
 
-/// The progress of replacing a member that lost its data.
+/// The progress of replacing a member that lost the data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Replacement {
     /// etcd has the member under this ID. Next: removed, or none if the member becomes ready after all.

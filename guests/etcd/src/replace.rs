@@ -1,6 +1,6 @@
 //! Replaces members that lost their data: computes the next step from the record and the observed Pods and Jobs.
 //!
-//! A member without data must not come back under its identity, because it has forgotten its votes. So it is removed
+//! A member without data must not come back under the same identity, because it has forgotten all votes. So it is removed
 //! from etcd and added again under a new identity, which one Pod may use. Each fact is written to the record before
 //! the next step starts. Jobs talk to etcd; they do nothing twice and name the identity that they remove, so a late
 //! or repeated Job cannot harm a later identity.
@@ -44,7 +44,7 @@ pub(crate) struct SeenPod {
 #[derive(Clone, Debug)]
 pub(crate) struct SeenJob {
     pub(crate) operation: Operation,
-    /// The end; `None` while the Job runs or its result is unknown.
+    /// The end; `None` while the Job runs or the result is unknown.
     pub(crate) end: Option<End>,
 }
 
@@ -319,7 +319,7 @@ mod tests {
             ("RRE", &[(2, 'a')], "write {} u2"),
             ("RRn", &[(2, 'a')], "write {} u2"),
             ("RR-", &[(2, 'a')], "wait for Pod"),
-            // A ready member keeps its place.
+            // A ready member stays.
             ("RRR", &[(2, 'l')], "write {} "),
             // Nothing happens without a quorum; the removed member no longer counts.
             ("REE", &[], "wait for Quorum"),

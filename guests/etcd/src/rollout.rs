@@ -78,7 +78,7 @@ mod tests {
             ("ONN", 0),
             ("nNN", 0),
             ("NNN", 0),
-            // A member is down: no other one is replaced, even if a step was allowed before.
+            // A member is down: none of the others is replaced, even if a step was allowed before.
             ("oOO", 3),
             ("-OO", 3),
             ("OoO", 3),

@@ -53,7 +53,7 @@ impl Secrets {
     }
 }
 
-/// The name of a cert-manager Certificate and of its Secret.
+/// The name that a cert-manager Certificate and the Secret share.
 pub(crate) fn issued(cluster: &str, plane: &str) -> String {
     format!("{cluster}-{plane}-tls")
 }

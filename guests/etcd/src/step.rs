@@ -183,9 +183,9 @@ fn lost_claims(
     })
 }
 
-/// The step that adopts an earlier cluster's data; its claims determine the members.
+/// The step that adopts an earlier cluster's data; the claims determine the members.
 ///
-/// All of them must exist: a cluster that lacks members may have lost its quorum and would wait forever.
+/// All of them must exist: a cluster that lacks members may have lost the quorum and would wait forever.
 fn adopted(cluster: &Cluster<'_>, observation: &Observation) -> Step {
     let existing = &observation.claims;
     // Claims from earlier plugin versions have no number: they count up to the highest one.
@@ -208,7 +208,7 @@ fn adopted(cluster: &Cluster<'_>, observation: &Observation) -> Step {
     }
 }
 
-/// The step that restores a cluster's record after its ConfigMap was deleted.
+/// The step that restores a cluster's record after the ConfigMap was deleted.
 fn reconstruct(cluster: &Cluster<'_>, observation: &Observation) -> Step {
     let replicas = observation.replicas();
     let count = [observation.members.unwrap_or_default(), replicas]
@@ -283,7 +283,7 @@ fn form(
     // A rolling update waits for each replaced Pod to become ready, and before formation no member becomes ready
     // alone. There is no data to lose yet, so the StatefulSet is omitted until it is deleted, and then recreated.
     let is_outdated = !template.is_written();
-    // The cluster may have formed while the host was down: its data must outlive the StatefulSet.
+    // The cluster may have formed while the host was down: the data must outlive the StatefulSet.
     let keeps_data = if cluster.is_persistent() {
         members::keeps_claims(stateful_set)
     } else {
@@ -371,7 +371,7 @@ fn formed(template: &Template<'_>, step: Step, record: &Record) -> Step {
     }
 }
 
-/// A formed cluster's record with the facts that its ready members confirm.
+/// A formed cluster's record with the facts that the ready members confirm.
 fn confirmed(template: &Template<'_>, record: Record) -> Record {
     let cluster = template.cluster;
     let observation = template.observation;
@@ -438,7 +438,7 @@ fn next_formed(
     }
     let (seen, requeue) = seen(cluster, observation, &record, host);
     let replacement = match replace::next(&record, &seen) {
-        // A started Job continues: its result counts.
+        // A started Job continues, and the result counts.
         Next::Run(_) if seen.job.is_none() && observation.holds_jobs(cluster) => {
             Next::Wait(Cause::Secret)
         }

@@ -62,7 +62,7 @@ pub(crate) fn spec(
 
 /// Checks that the certificate Secrets exist and that the parent may use them.
 ///
-/// A running cluster continues without Secrets that its Pods already reference, and without those for Jobs, which
+/// A running cluster continues without Secrets that the Pods already reference, and without those for Jobs, which
 /// wait for them.
 fn certificates(
     request: &Request,
@@ -104,7 +104,7 @@ fn certificate_keys(cluster: &Cluster<'_>, observation: &Observation) -> Result<
 }
 
 /// Checks the issuers, and that cert-manager's Secrets belong to no other parent. A missing Secret is not a spec
-/// problem, because its Certificate is a child.
+/// problem, because the Certificate is a child.
 fn issued(
     request: &Request,
     cluster: &Cluster<'_>,
@@ -153,7 +153,7 @@ fn services(cluster: &Cluster<'_>) -> Result<(), String> {
     )
 }
 
-/// Checks the volume size, also against the quota: the API server would reject that CEL rule for its cost.
+/// Checks the volume size, also against the quota: the API server would reject that CEL rule as too expensive.
 fn storage_size(cluster: &Cluster<'_>) -> Result<(), String> {
     let size = &cluster.spec.storage.size.0;
     let Some(amount) = Amount::parse(size) else {
@@ -237,7 +237,7 @@ fn version(cluster: &Cluster<'_>, observation: &Observation) -> Result<(), Strin
     Ok(())
 }
 
-/// Checks that the parent may use the claims that its members use or would adopt.
+/// Checks that the parent may use the claims that the members use or would adopt.
 ///
 /// The StatefulSet mounts each claim with the right name, so the check covers all members, even after the first
 /// start.

@@ -9,10 +9,10 @@ pub(crate) struct Version {
     pub(crate) release: Release,
 }
 
-/// The part of a version after its three numbers.
+/// The part of a version after the three numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Release {
-    /// A pre-release, with its number if it has one.
+    /// A pre-release, with a number if it has one.
     Before(Stage, Option<u32>),
     /// The final release.
     Final,

@@ -35,7 +35,7 @@ pub const BLOCKS_EVICTIONS: &str = "podDisruptionBudget would block every evicti
     )
     .message(BLOCKS_EVICTIONS),
     validation = Rule::new(
-        // Only a number equals the number in its own text.
+        // Only a number equals the number that the text contains.
         "(!has(self.minAvailable) || (string(self.minAvailable).matches('^[0-9]{1,9}$') \
          ? self.minAvailable == int(string(self.minAvailable)) \
          : string(self.minAvailable).matches('^(100|[1-9]?[0-9])%$'))) \
@@ -95,7 +95,7 @@ impl DisruptionBudget {
 /// Requires a number in `minAvailable` below the replica count; for the schema with both fields.
 ///
 /// `budget` is the path from there to the [`DisruptionBudget`], and `replicas` the replica field, 1 when absent.
-/// Zero replicas pass, so that a parent can be paused with its budget.
+/// Zero replicas pass, so that a parent can be paused with a budget.
 ///
 /// ```
 /// use innkeeper_kit::budget::{self, DisruptionBudget};

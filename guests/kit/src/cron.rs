@@ -45,7 +45,7 @@ impl Cron {
     ///
     /// # Errors
     ///
-    /// The part that is wrong, and its limits: `60 is not between 0 and 59`.
+    /// The wrong part, and the limits: `60 is not between 0 and 59`.
     pub fn parse(expression: &str) -> Result<Self, String> {
         let expression = match expression {
             "@yearly" | "@annually" => "0 0 1 1 *",

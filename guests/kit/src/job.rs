@@ -1,7 +1,7 @@
 //! Jobs that run a program for a parent: their phase, and the program's result in the container's termination
 //! message.
 //!
-//! A guest cannot read logs or run commands, so the program writes its result, at most 4096 bytes, to
+//! A guest cannot read logs or run commands, so the program writes the result, at most 4096 bytes, to
 //! `/dev/termination-log`.
 
 use k8s_openapi::api::batch::v1::{Job, JobStatus};
@@ -19,7 +19,7 @@ use innkeeper_sdk::kinds::{ChildKinds, Includes};
 /// An observed Job without the Pod template.
 pub type ObservedJob = Partial<Job, IgnoredAny, JobStatus>;
 
-/// An observed Pod of a Job, with the final states of its containers.
+/// An observed Pod of a Job, with the containers' final states.
 pub type JobPod = Partial<Pod, IgnoredAny, ContainerEnds>;
 
 /// The final container states in a [`JobPod`], for [`termination_message`].
@@ -49,7 +49,7 @@ struct Terminated {
     message: String,
 }
 
-/// The phase of a [`Job`], from its conditions.
+/// A [`Job`]'s phase, from the conditions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum JobPhase {
     /// No Pod of the Job is active yet.
@@ -98,7 +98,7 @@ impl JobPhase {
 pub struct JobRun {
     /// The phase.
     pub phase: JobPhase,
-    /// The time at which the Job started; its creation until then.
+    /// The time at which the Job started; the creation until then.
     pub started: Option<Time>,
     /// The time at which the Job became complete or failed.
     pub ended: Option<Time>,

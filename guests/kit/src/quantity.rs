@@ -73,7 +73,7 @@ impl Amount {
     }
 }
 
-/// Checks that requests and limits are quantities, and that no request exceeds its limit.
+/// Checks that requests and limits are quantities, and that no request exceeds the limit.
 ///
 /// `path` is the parent's field: `spec.resources`.
 ///

@@ -89,7 +89,7 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// The reason for use in a condition; none if the container only waits for its turn.
+    /// The reason for a condition; `None` if the container only waits for earlier ones.
     ///
     /// The kubelet alternates between pulling an image and backing off. Both give the same text, so that a condition does
     /// not flap.
@@ -236,7 +236,7 @@ impl Workload {
         Some(&failure.message)
     }
 
-    /// Returns whether a Deployment has exceeded its progress deadline.
+    /// Returns whether a Deployment has exceeded the progress deadline.
     pub fn is_late(&self) -> bool {
         self.status.conditions.iter().any(|condition| {
             condition.is("Progressing", "False") && condition.reason == "ProgressDeadlineExceeded"

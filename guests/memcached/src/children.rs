@@ -100,7 +100,7 @@ impl<'a> Pool<'a> {
             spec: Some(DeploymentSpec {
                 replicas: Some(self.size()),
                 selector: labels::label_selector(&self.labels),
-                // A new Pod becomes ready before an old one is deleted, so the cache keeps its size.
+                // A new Pod becomes ready before an old one is deleted, so the cache keeps the same size.
                 strategy: Some(DeploymentStrategy {
                     type_: Some("RollingUpdate".to_owned()),
                     rolling_update: Some(RollingUpdateDeployment {
@@ -163,7 +163,7 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// The arguments. `command` is never set: the image keeps its entrypoint.
+    /// The arguments. `command` is never set: the image's entrypoint runs.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let options = &self.spec.memcached;
         let mut arguments = vec![

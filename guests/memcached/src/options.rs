@@ -75,7 +75,7 @@ const PERCENT: Form = Form::Between(1, 79);
 /// A part of a slab page that divides every valid maximum item size.
 const CHUNK: Form = Form::Choice(&["16384", "32768", "65536", "131072", "262144", "524288"]);
 
-/// Options that have a field, make memcached exit, or move it away from its port and the probes.
+/// Options that have a field, make memcached exit, or move it away from the port and the probes.
 const RESERVED: &[&str] = &[
     "-B",
     "--protocol",
@@ -119,10 +119,10 @@ const RESERVED: &[&str] = &[
     "--verbose",
 ];
 
-/// Checks the extra arguments: an accepted option needs a value of its form, and an option that the configuration
+/// Checks the extra arguments: an accepted option needs a value in the right form, and an option that the configuration
 /// lists takes any value.
 ///
-/// The bounds are those with which memcached starts. An option and its value are two items or one `--option=value`.
+/// The bounds are those with which memcached starts. An option and the value are two items or one `--option=value`.
 /// memcached also reads other forms, such as `-f1.25` and `--slab-g=1.25`, in which an option could hide.
 pub(crate) fn check(arguments: &[String], listed: &[String]) -> Result<(), String> {
     let mut arguments = arguments.iter().map(String::as_str).peekable();

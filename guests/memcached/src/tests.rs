@@ -42,7 +42,7 @@ fn workload(replicas: i32, ready: i32) -> Value {
     deployment
 }
 
-/// The manifest, cached: property tests need it often and its schemas take long to generate.
+/// The manifest, cached: property tests need it often and the schemas take long to generate.
 fn manifest() -> &'static Manifest {
     static MANIFEST: LazyLock<Manifest> = LazyLock::new(Plugin::describe);
     &MANIFEST
@@ -230,8 +230,8 @@ fn more_ready_pods_than_requested_are_no_problem() {
     assert_eq!(outcome.report().events, []);
 }
 
-/// Returns `Ready` and the events after an earlier Deployment changed. `numbers` are its generation, its observed
-/// generation, and its updated, total and ready Pods.
+/// Returns `Ready` and the events after an earlier Deployment changed. `numbers` are the generation, the observed
+/// generation, and the updated, total and ready Pods.
 fn rolling(earlier: &Answer, numbers: [i32; 5], was_ready: bool) -> (Answer, String, Vec<String>) {
     let [generation, observed, updated, replicas, ready] = numbers;
     let mut deployment = earlier.child("deployment").unwrap().object.clone();

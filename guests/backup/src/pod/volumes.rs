@@ -56,7 +56,7 @@ pub(crate) fn volume(volume: &crate::api::Volume) -> Volume {
     Volume {
         name: data_volume_name(&volume.name),
         // NB: The kubelet changes the group of a volume's files unless its source is read-only, whatever the mount is.
-        // The running application would lose its files, or refuse to start on them.
+        // The running application would lose the files, or refuse to start on them.
         persistent_volume_claim: volume.persistent_volume_claim.as_ref().map(|claim| {
             PersistentVolumeClaimVolumeSource {
                 read_only: volume.read_only.then_some(true).or(claim.read_only),

@@ -1,6 +1,6 @@
 //! Renders the entry of a database, storage or notifier: translated, checked, without credentials.
 //!
-//! An error lies in the referenced object, so the parent keeps its children.
+//! An error lies in the referenced object, so the parent keeps all children.
 
 use std::collections::BTreeMap;
 
@@ -80,7 +80,7 @@ pub(super) fn storage(
     check::storage(source, &config)?;
     let keep = config.get("keep").and_then(Value::as_i64).unwrap_or(0);
     rendered.has_keep |= keep > 0;
-    // With a key, gobackup reads its state back by a signed URL, but it cannot replace the first one.
+    // With a key, gobackup reads the state file back by a signed URL, but it cannot replace the first one.
     let has_key = is_given(&config, "credentials") || is_given(&config, "credentials_file");
     if keep > 0 && source.type_.name == "gcs" && has_key {
         let message = format!(
@@ -191,7 +191,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// Returns true for a value that means the same as its absence and is left out.
+/// Returns true for a value that means the same as no value and is left out.
 fn is_silent(key: &str, value: &Value) -> bool {
     match key {
         // An empty class selects the bucket's default, an absent one gobackup's.

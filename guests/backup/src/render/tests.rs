@@ -316,7 +316,7 @@ fn translates_storages() {
     );
 }
 
-/// Every notifier type with all its keys; keys with a twin come from a Secret.
+/// Every notifier type with all keys; keys with a twin come from a Secret.
 fn notifiers() -> Vec<Value> {
     let types = crate::catalog::NOTIFIERS.types.iter().map(|type_| {
         let keys = type_.keys.iter().map(|key| match key.form {

@@ -20,7 +20,7 @@ pub(crate) enum Node {
     Map(Vec<(String, Self)>),
 }
 
-/// Returns a document with a map at its root.
+/// Returns a document with a map at the root.
 pub(crate) fn write(map: Vec<(String, Node)>, expand_env: bool) -> String {
     let mut writer = Writer {
         text: String::new(),

@@ -1,4 +1,4 @@
-//! Selects a Restore's databases and storage, and checks its confirmation. Each name must refer to one object.
+//! Selects a Restore's databases and storage, and checks the confirmation. Each name must refer to one object.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::{
     stop::Stop,
 };
 
-/// Returns the kind of a referenced database or storage, from its kinds in both generations.
+/// Returns the kind of a referenced database or storage, from the kinds in both generations.
 fn kind_of<'a>(reference: &Reference, [new, old]: [&'a str; 2]) -> &'a str {
     match reference.api_group.as_deref() {
         Some("database.gobackup.io" | "storage.gobackup.io") => old,
@@ -65,7 +65,7 @@ pub(super) fn storage(backup: &Parent, spec: &RestoreSpec) -> Result<(Reference,
         })
 }
 
-/// Returns the databases to restore: the key of each dump and the reference to its target.
+/// Returns the databases to restore: the key of each dump and the target reference.
 pub(super) fn chosen(
     backup: &Parent,
     spec: &RestoreSpec,

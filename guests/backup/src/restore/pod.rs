@@ -46,7 +46,7 @@ fn spec(restoration: &Restoration<'_>) -> PodSpec {
     place(spec.pod_template.as_ref(), pod)
 }
 
-/// Returns the volume with local archives. Its source is read-only, or the kubelet would change the files' group.
+/// Returns the volume with local archives. The source is read-only, or the kubelet would change the files' group.
 fn archives(claim_name: String) -> Volume {
     Volume {
         name: "local".to_owned(),

@@ -32,7 +32,7 @@ const UNPACK: &str = include_str!("../scripts/unpack.sh");
 /// value does.
 const DATABASES: &str = include_str!("../scripts/databases.sh");
 
-/// Checks that a restoration made everything that its dump or archive has. A database may have more.
+/// Checks that a restoration created everything in the dump or archive. A database may have more.
 ///
 /// A client exits with 0 for statements without effect: a server skips a comment for another version, an event trigger
 /// drops what was created, a table ignores a row that exists. So `expect_TYPE` lists the names in the dump, `present_TYPE`

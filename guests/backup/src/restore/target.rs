@@ -17,7 +17,7 @@ pub(super) struct Target {
     pub(super) key: String,
 }
 
-/// Returns true if a database is a file. A verification creates its own.
+/// Returns true if a database is a file. A verification creates a separate one.
 pub(super) fn is_file(source: &Source) -> bool {
     source.type_.name == "sqlite"
 }

@@ -245,7 +245,7 @@ impl<'a> Verification<'a> {
     }
 }
 
-/// Checks that a verification may replace a database's content: its owner allows it, and the parent does not dump it
+/// Checks that a verification may replace a database's content: the owner allows it, and the parent does not dump it
 /// under another object or server name.
 fn check_scratch(source: &Source, dumped: &[Source], namespace: &str) -> Result<(), Stop> {
     let refused = |problem: String| {

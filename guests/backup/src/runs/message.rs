@@ -1,4 +1,4 @@
-//! Reads a run from its Job and the termination message of the newest Pod.
+//! Reads a run from the Job and the termination message of the newest Pod.
 //!
 //! Logs can contain passwords, because they contain command lines. The run redacts them.
 

@@ -40,7 +40,7 @@ fn prefix(request: &Request) -> String {
 
 /// Returns the last value that got a Job.
 ///
-/// A value may return after another one while its first Job still exists. An earlier pass has recorded that Job.
+/// A value may return after another one while the first Job still exists. An earlier pass has recorded that Job.
 pub(super) fn acted_on(request: &Request, stored: &BackupStatus) -> Option<String> {
     let last = stored.last_run_request.clone();
     let Some((token, name)) = requested(request) else {

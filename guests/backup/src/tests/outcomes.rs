@@ -259,7 +259,7 @@ fn keys_of_several_lines_are_files() {
         volume.unwrap()["projected"]["sources"],
         json!([{ "secret": { "name": "ssh", "items": [{ "key": "id", "path": "ST0_PRIVATE_KEY" }] } }])
     );
-    // gobackup cannot read its state back from sftp, and `keep` needs it.
+    // gobackup cannot read the state file back from sftp, and `keep` needs it.
     assert!(outcome.child("state").is_some());
 }
 
@@ -595,7 +595,7 @@ pub(super) fn claim(name: &str) -> Value {
     })
 }
 
-/// Returns the Pod for a parent with these fields, and its warning codes.
+/// Returns the Pod for a parent with these fields, and the warning codes.
 fn pod_of(spec: Value, storage: Value) -> (Value, Vec<String>) {
     let mut objects = around();
     objects[1] = storage;

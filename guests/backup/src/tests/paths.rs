@@ -51,7 +51,7 @@ fn fetched(outcome: &Answer, key: &str) -> String {
     directory["value"].as_str().unwrap().to_owned()
 }
 
-/// Returns the parent from [`backup`] with a path in its reference, if it is not empty.
+/// Returns the parent from [`backup`] with a path in the reference, if it is not empty.
 fn with_path(path: &str) -> Value {
     let mut parent = backup(json!({}));
     if !path.is_empty() {

@@ -469,7 +469,7 @@ proptest! {
         }
     }
 
-    /// A clear-text credential is only in its key in the child Secret.
+    /// A clear-text credential is only under that key in the child Secret.
     #[test]
     fn a_credential_of_a_storage_stays_in_its_key(password in "[a-zA-Z0-9$]{12,24}") {
         let mut storage = probed(json!({}));

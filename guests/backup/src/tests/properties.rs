@@ -98,7 +98,7 @@ proptest! {
         prop_assert_eq!(parsed, expected);
     }
 
-    /// Property 2: a credential only appears under its own key in the child Secret.
+    /// Property 2: a credential only appears under the same key in the child Secret.
     #[test]
     fn credentials_stay_in_their_keys(password in "[a-zA-Z0-9$]{12,24}") {
         let mut objects = around();

@@ -59,7 +59,7 @@ fn forms(value: &str) -> [String; 4] {
     [value.to_owned(), quoted, percent("+"), percent("%20")]
 }
 
-/// A one-line value that is in no other text.
+/// A one-line value that appears only here.
 fn planted() -> impl Strategy<Value = String> {
     "[!-~]{10,20}( [!-~]{1,9})?"
 }
@@ -146,7 +146,7 @@ fn no_line_of_a_secret_of_several_lines_is_logged() {
     }
 }
 
-// gobackup logs the URL, and Go's errors have it without its password.
+// gobackup logs the URL, and Go's errors have it without the password.
 #[test]
 fn the_url_of_a_notifier_is_not_logged() {
     let url_ref = json!({ "name": "keys", "key": "pg" });

@@ -427,7 +427,7 @@ fn from_local(path: &str, parent: Value, more: &[Value], limits: &Value) -> Resu
     Plugin::reconcile(&request, &host(&objects))
 }
 
-/// The stored backup may be one that the plugin refuses, so its volumes are checked again where a Restore mounts them.
+/// The stored backup may be one that the plugin refuses, so the volumes are checked again where a Restore mounts them.
 #[test]
 fn a_restore_mounts_no_volume_that_its_backup_may_not_mount() {
     let volume = |source: Value| {

@@ -26,7 +26,7 @@ if [ -d "$source" ]; then source=$source/.; fi
 cp -r "$source" "$5"
 "#;
 
-/// A fake database client that shows its input.
+/// A fake database client that shows the input.
 const SHOWING: &str = r#"echo "${0##*/} $*"
 echo "password [${PGPASSWORD-}${MYSQL_PWD-}]"
 cat
@@ -55,13 +55,13 @@ fn archive(run: &Run, files: &[(&str, &str)], password: &[u8]) {
         .args(["-ec", script, "sh", target.to_str().unwrap()])
         .current_dir(directory)
         .env("PASSWORD", password);
-    // Like a run, whose user packs its own files.
+    // Like a run, whose user packs the files.
     let owner = Run::owner().map(|user| format!("--owner={user} --group={user} --numeric-owner"));
     let command = command.env("OWNER", owner.unwrap_or_default());
     assert!(command.status().unwrap().success());
 }
 
-/// Returns a dump's content with the end that its program writes.
+/// Returns a dump's content with the end that the program writes.
 fn whole(path: &str, content: &str) -> String {
     if path.contains("/postgresql/") && !content.starts_with("PGDMP") {
         return format!("{content}--\n-- PostgreSQL database dump complete\n--\n\n");

@@ -50,7 +50,7 @@ pub(super) struct Run {
     shell: Shell,
 }
 
-/// A shell with its programs.
+/// A shell with programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shell {
     /// This machine's `sh`.

@@ -11,7 +11,7 @@ use super::{
     *,
 };
 
-/// Returns the answer for a database with its credentials in a Secret.
+/// Returns the answer for a database with credentials in a Secret.
 fn with_database(type_: &str, further: Value) -> Answer {
     let mut config = json!({
         "username_ref": { "name": "keys", "key": "id" },
@@ -75,7 +75,7 @@ fn a_run_reports_the_archive_size() {
     }
 }
 
-// It has no size in its log, and the archive is gone after the run.
+// The log has no size, and the archive is gone after the run.
 #[test]
 fn a_run_reports_the_archive_size_for_sftp() {
     let outcome = reconcile(&backup(json!({})), &around()).unwrap();
@@ -264,7 +264,7 @@ fn a_credential_with_white_space_ends_the_run_where_command_lines_are_split() {
             format!("Database pg: config.username_ref: {space}"),
         );
     }
-    // PostgreSQL's password is a variable for its clients; the user name is an argument.
+    // PostgreSQL's password is a variable for the clients; the user name is an argument.
     let outcome = with_database("postgresql", json!({ "database": "shop" }));
     assert_eq!(verdict(&outcome, &[("DB0_PASSWORD", b"two words")]), "ok");
     assert_eq!(

@@ -216,7 +216,7 @@ fn arguments_of_tar_are_left_out() {
     let scripts = json!({ "scripts": true });
     let outcome = reconcile_with(&backup(spec), &around(), &scripts).unwrap();
     assert!(configuration(&outcome).contains("checkpoint-action"));
-    // gobackup writes them between the option for the file and its name.
+    // gobackup writes them between the file option and the file name.
     let status = outcome.report().status.as_ref().unwrap();
     assert!(
         status["warnings"]
@@ -516,7 +516,7 @@ fn nothing_runs_before_the_objects_exist() {
     }
 }
 
-/// A Backup and a CronBackup with the same name have the same claims, and a retained claim outlives its parent.
+/// A Backup and a CronBackup with the same name have the same claims, and a retained claim outlives the parent.
 #[test]
 fn claims_of_another_kind_of_parent_with_the_same_name() {
     let local = json!({ "type": "local", "config": { "path": "/x" } });

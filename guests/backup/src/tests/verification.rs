@@ -10,7 +10,7 @@ use super::{
 
 const OWNER: &str = "00000000-0000-4000-8000-000000000001";
 
-/// Returns a parent with a schedule that verifies its dump in the database `scratch`, with more `verify` fields.
+/// Returns a parent with a schedule that verifies the dump in the database `scratch`, with more `verify` fields.
 fn verifying(further: Value) -> Value {
     let scratch = json!([{ "database": "pg", "databaseRef": { "name": "scratch" } }]);
     let mut verify = json!({ "databases": scratch });
@@ -33,7 +33,7 @@ fn objects() -> Vec<Value> {
     objects
 }
 
-/// Returns a status with archives: the name of each and the day of its run in August 2026, newest first.
+/// Returns a status with archives: the name and the day in August 2026 for each, newest first.
 fn archives(runs: &[(&str, u32)]) -> Value {
     let run = |(file, day): &(&str, u32)| {
         json!({

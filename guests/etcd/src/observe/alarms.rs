@@ -27,7 +27,7 @@ const HEADING: &str = "inspected";
 pub(crate) struct Alarms {
     /// The last inspection's message, if none of the recent ones had an answer.
     pub(crate) failure: Option<String>,
-    /// A member's database has reached its quota.
+    /// A member's database has reached the quota.
     pub(crate) no_space: bool,
     /// The members' data differ.
     pub(crate) corrupt: bool,

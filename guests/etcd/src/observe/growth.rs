@@ -8,9 +8,9 @@ const WORDS_CHARS_MAX: usize = 300;
 /// Why a growing claim is stuck.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Growth {
-    /// The volume has grown. The kubelet grows its file system, for some classes only when the next Pod mounts it.
+    /// The volume has grown. The kubelet grows the file system, for some classes only when the next Pod mounts it.
     FileSystemPending,
-    /// The storage failed to grow the volume; this is its message.
+    /// The storage failed to grow the volume; this is the message.
     Failed(String),
 }
 

@@ -21,7 +21,7 @@ const WORDS_CHARS_MAX: usize = 300;
 /// Longest scheduler message in a condition, in characters.
 const SCHEDULER_CHARS_MAX: usize = 400;
 
-/// Time after the grace period at which a Pod that is being deleted has surely lost its node.
+/// Time after the grace period at which a Pod that is being deleted must have lost the node.
 const LEAVING_MAX: Duration = Duration::from_mins(1);
 
 /// The members' Pods by ordinal.
@@ -36,7 +36,7 @@ pub(crate) struct MemberPods {
 /// A member's Pod that is being deleted.
 pub(crate) struct LeavingPod {
     pub(crate) node: Option<String>,
-    /// The end of its grace period.
+    /// The end of the grace period.
     pub(crate) until: Time,
     /// Time until it counts as stuck; zero if it does.
     pub(crate) left: Duration,

@@ -32,7 +32,7 @@ impl View<'_> {
         }
     }
 
-    /// Why a member has no Pod or its Pod does not start, with the remedy.
+    /// Why a member has no Pod or the Pod does not start, with the remedy.
     fn trouble(&self) -> Option<String> {
         self.step.record.as_ref()?.members.iter().copied().find_map(|ordinal| {
             let pod = self.observation.pods.get(&ordinal);
@@ -323,7 +323,7 @@ impl View<'_> {
         let is_broken = |ordinal: &&i32| {
             let pod = self.observation.pods.get(ordinal);
             let claim = self.observation.claims.get(ordinal);
-            // A ready member is needed, whatever is wrong with its claim.
+            // A ready member is needed, whatever is wrong with the claim.
             pod.is_none_or(|pod| !pod.is_ready)
                 && (pod.is_some_and(|pod| pod.is_broken)
                     || claim.is_some_and(|claim| claim.is_lost))

@@ -19,7 +19,7 @@ fn warnings(outcome: &Answer) -> Vec<String> {
         .collect()
 }
 
-/// A formed cluster with the children of its last answer.
+/// A formed cluster with the children from the last answer.
 fn cluster(size: i32, spec: &Value) -> (EtcdCluster, Vec<(String, Value)>) {
     let mut merged = json!({ "size": size, "image": IMAGE });
     merged
@@ -270,7 +270,7 @@ fn the_services_of_another_owner_are_no_endpoints() {
     }
 }
 
-/// A claim's status, and the code and message of its warning.
+/// A claim's status, and the warning's code and message.
 const GROWTH: &[(&str, &str, &str)] = &[
     ("{}", "", ""),
     (

@@ -433,7 +433,7 @@ fn flags_that_name_files_and_addresses_or_give_up_data_need_the_configuration() 
 #[test]
 fn flags_have_values_of_their_form() {
     for (flag, value, form) in [
-        // It would take the next argument as its value.
+        // It would take the next argument as a value.
         ("heartbeat-interval", "", "a whole number"),
         ("heartbeat-interval", "100 --data-dir=/x", "a whole number"),
         ("quota-backend-bytes", "$(POD_NAME)", "a whole number"),

@@ -12,7 +12,7 @@ pub(super) fn inspection() -> Child {
     outcome.child("inspect").unwrap().clone()
 }
 
-/// An inspection Pod that was created in this minute, with its message.
+/// An inspection Pod that was created in this minute, with the message.
 fn result(minute: u32, message: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",

@@ -177,7 +177,7 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases(500)))]
 
-    /// As long as a claim, the StatefulSet, the record or the status exists, the cluster keeps its number of members,
+    /// As long as a claim, the StatefulSet, the record or the status exists, the cluster keeps the number of members,
     /// and a formed cluster is never formed again.
     #[test]
     fn no_deletion_changes_the_number_of_members(

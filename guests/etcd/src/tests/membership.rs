@@ -188,7 +188,7 @@ impl World {
         }
     }
 
-    /// A plugin pass with its writes.
+    /// A plugin pass with all writes.
     fn pass(&mut self) {
         let Some(record) = self.record.clone() else {
             self.record = Some(self.reconstructed());
@@ -362,7 +362,7 @@ impl World {
             16 => self.delete_pod(ordinal),
             17 => self.lose_disk(ordinal),
             18 => {
-                // A Job is deleted, and its Pod may do its work later.
+                // A Job is deleted, and the Pod may do the work later.
                 let last = self.jobs.pop_last();
                 self.leftovers.extend(last.map(|(_, job)| job.operation));
             }
@@ -381,7 +381,7 @@ impl World {
                 self.record = stored;
             }
             _ => {
-                // A member fails, but keeps its data.
+                // A member fails, but keeps the data.
                 if let Some(pod) = self.pods.get_mut(&ordinal)
                     && pod.state == State::Running
                 {

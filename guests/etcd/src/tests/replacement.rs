@@ -59,7 +59,7 @@ fn after(outcome: &Answer, before: &[(String, Value)]) -> Vec<(String, Value)> {
     children
 }
 
-/// Ends a Job, at 50 s, with a message of its Pod.
+/// Ends a Job, at 50 s, with a Pod message.
 fn end(
     children: &mut [(String, Value)],
     host: FakeHost,
@@ -101,7 +101,7 @@ fn variable(outcome: &Answer, key: &str, name: &str) -> Value {
         .unwrap_or_default()
 }
 
-/// The children of a formed article whose last member has this progress of its replacement.
+/// The children of a formed article whose last member's replacement has this progress.
 fn begun(replacing: Option<&str>) -> Vec<(String, Value)> {
     let (outcome, _) = formed(&article());
     let mut children = settled(&outcome, 3);

@@ -147,7 +147,7 @@ fn a_monitor_selects_the_service_with_all_members() {
     let endpoint = monitor["spec"]["endpoints"][0].clone();
     assert_eq!(endpoint, json!({ "port": "metrics", "interval": "30s" }));
     let service = object(&outcome, "headless");
-    // The label with which alerts select metrics; Prometheus replaces other characters in its name.
+    // The label with which alerts select metrics; Prometheus replaces other characters in the name.
     assert_eq!(
         monitor["spec"]["targetLabels"],
         json!(["etcd.ydzs.io/cluster"])

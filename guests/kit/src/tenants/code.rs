@@ -44,7 +44,7 @@ const CODE_DIRECTORIES: &[&str] = &[
 /// for all names that continue with letters, digits and underscores. A list of dangerous variables would never be
 /// complete: each library of an image may have one that names a file to load.
 ///
-/// The names of `envFrom` are the keys of an object that can change after the check, so its prefix must
+/// The names of `envFrom` are the keys of an object that can change after the check, so the prefix must
 /// rule out each other name.
 ///
 /// # Errors

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// An option value's form. No form allows a character that a shell, the kubelet or a path could interpret.
 ///
-/// A list of dangerous options is never complete. A plugin therefore lists the harmless options, each with its value
+/// A list of dangerous options is never complete. A plugin therefore lists the harmless options, each with the value
 /// form, and refuses others unless the configuration lists them.
 ///
 /// ```

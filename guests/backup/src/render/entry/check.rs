@@ -148,7 +148,7 @@ fn arguments<'a>(
 /// Rejects texts that gobackup or a program would not take for one value.
 ///
 /// gobackup splits some command lines at white space, without any quoting. A program takes a value that starts with a dash
-/// for an option; a password follows the name of its option, or is a variable. Options belong to `args`.
+/// for an option; a password follows the option name, or is a variable. Options belong to `args`.
 fn texts_are_values(source: &Source, config: &Config) -> Result<(), Stop> {
     for (key, text) in arguments(source, config) {
         let is_value = key.name != "args";

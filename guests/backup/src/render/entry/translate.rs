@@ -62,7 +62,7 @@ fn postgresql(source: &Source, config: &mut Config, parent: &Parent, warnings: &
     }
 }
 
-/// Returns true if a PostgreSQL client knows its user's name. Another image or user may have one.
+/// Returns true if a PostgreSQL client knows the user's name. Another image or user may have one.
 fn has_user(config: &Config, parent: &Parent) -> bool {
     let spec = &parent.spec;
     let user = spec.security_context.as_ref();

@@ -1,4 +1,4 @@
-//! Storages and servers: what is stored, its size, and what fails.
+//! Storages and servers: what is stored, which size it has, and what fails.
 
 use std::{
     os::unix::process::CommandExt as _,
@@ -123,7 +123,7 @@ fn the_stand_in_logs_as_gobackup_does() {
     }
 }
 
-// Another storage is unavailable: the run fails, and its message has both causes.
+// Another storage is unavailable: the run fails, and the message has both causes.
 #[test]
 fn a_failed_run_deletes_no_more_than_one_archive() {
     let Some(program) = program() else { return };
@@ -168,7 +168,7 @@ fn a_failed_deletion_of_an_archive_is_reported() {
     let first = stored(&case.perform(Some(&program)));
     let all = files(&case.run, "volumes/data/archives");
     let path = all.keys().find(|path| path.ends_with(&first)).unwrap();
-    // A directory in its place.
+    // A directory instead.
     fs::remove_file(path).unwrap();
     fs::create_dir_all(format!("{path}/x")).unwrap();
     std::thread::sleep(Duration::from_millis(1100));

@@ -1,4 +1,4 @@
-//! A restoration that makes less than its dump or archive has fails, with real servers.
+//! A restoration that creates less than the dump or archive contains fails, with real servers.
 
 use super::{
     real::{end, is_full, lite, sqlite},

@@ -156,7 +156,7 @@ const FAILURES: [Failure; 5] = [
         query: "SELECT tablename FROM pg_tables WHERE schemaname = 'public'",
         left: "kept\n",
     },
-    // The dump does not drop the view, so its table cannot be created.
+    // The dump does not drop the view, so the table cannot be created.
     Failure {
         engine: Engine::MariaDb,
         arguments: &[],

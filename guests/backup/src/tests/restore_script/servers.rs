@@ -1,4 +1,4 @@
-//! Real database servers, each in its own directory. A full run installs their packages.
+//! Real database servers, each in a separate directory. A full run installs their packages.
 
 use std::{
     fs::{self, File},
@@ -23,12 +23,12 @@ pub(in crate::tests) enum Engine {
     MariaDb,
 }
 
-/// A server on loopback. Its user `u` has the password [`PASSWORD`].
+/// A server on loopback. The user `u` has the password [`PASSWORD`].
 pub(in crate::tests) struct Server {
     pub(in crate::tests) engine: Engine,
     process: Child,
     pub(in crate::tests) port: u16,
-    /// Path of its log.
+    /// The log path.
     log: String,
 }
 

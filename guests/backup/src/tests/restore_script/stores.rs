@@ -96,7 +96,7 @@ fn s3_program() -> std::ffi::OsString {
     std::env::var_os("INNKEEPER_S3").expect("tests/environment was read")
 }
 
-/// Creates a user's key with a passphrase, and returns the path of its public half.
+/// Creates a user's key with a passphrase, and returns the path of the public half.
 fn key(run: &Run) -> String {
     let path = run.path("keys/ST0_PRIVATE_KEY");
     let status = Command::new("ssh-keygen")
@@ -112,7 +112,7 @@ fn key(run: &Run) -> String {
 /// A storage type.
 pub(in crate::tests) struct Row {
     pub(in crate::tests) type_: &'static str,
-    /// Its server's protocol.
+    /// The server's protocol.
     protocol: &'static str,
     /// True for a login by a key.
     has_key: bool,
