@@ -1,7 +1,7 @@
 //! The guest allocator: a bump allocator in front of the ordinary one.
 //!
-//! An instance lives for one call, so growing its memory is wasted work: the host releases it after the call.
-//! The arena is in the initial memory, and its zeros take no space in the component.
+//! An instance lives for one call, so growing the memory is wasted work: the host releases it after the call.
+//! The arena is in the initial memory, and the zeros take no space in the component.
 //! Blocks that do not fit come from the ordinary allocator, so a guest with large allocations holds at most the arena in
 //! addition.
 
@@ -64,12 +64,12 @@ impl<const BYTES: usize> Bump<BYTES> {
         }
     }
 
-    /// The freed blocks of a size, if blocks of this size are used again.
+    /// The freed blocks with a size, if such blocks are reused.
     fn freed(&self, room: usize) -> Option<&Cell<*mut u8>> {
         self.freed.get(room / UNIT)
     }
 
-    /// The start of a block of the arena; none for a block of the ordinary allocator.
+    /// The start of an arena block; `None` for a block from the ordinary allocator.
     fn offset(&self, block: *mut u8) -> Option<usize> {
         let offset = block.addr().wrapping_sub(self.arena.get().addr());
         (offset < BYTES).then_some(offset)
@@ -78,7 +78,7 @@ impl<const BYTES: usize> Bump<BYTES> {
 
 // SAFETY: blocks of the arena are within it, aligned, and either above all blocks that are in use or freed ones of the
 // same size; the others are the ordinary allocator's. Freed blocks are below `used`, which only the last block lowers.
-// No sum overflows: a layout's size with its alignment is at most `isize::MAX`.
+// No sum overflows: a layout's size with the alignment is at most `isize::MAX`.
 #[expect(
     clippy::cast_ptr_alignment,
     reason = "blocks of the arena are aligned to a unit, which is the alignment of an address or a multiple of it"

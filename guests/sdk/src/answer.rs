@@ -213,7 +213,7 @@ impl Report {
         self
     }
 
-    /// Adds a condition, or replaces the condition of the same type in its place.
+    /// Adds a condition, or replaces the one with the same type in place.
     pub fn condition(mut self, condition: Condition) -> Self {
         match self
             .conditions

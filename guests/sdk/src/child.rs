@@ -18,7 +18,7 @@ pub enum ApplyPolicy {
     Hold,
 }
 
-/// What happens to a child when its parent is deleted.
+/// What happens to a child when the parent is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RemovalPolicy {
     /// Owned by the parent: deleted with it, and pruned when an answer leaves it out.

@@ -13,7 +13,7 @@ use crate::child::Child;
 use crate::fault::Fault;
 use crate::hash::{Hashed, short_hash};
 
-/// An observed child; its JSON is parsed on first use.
+/// An observed child; the JSON is parsed on first use.
 #[derive(Clone, Debug)]
 pub struct Observed {
     /// The key under which an earlier answer stated it; none if no answer did.
@@ -44,7 +44,7 @@ struct HeadMetadata {
 }
 
 impl Observed {
-    /// A child from its JSON text.
+    /// A child from JSON text.
     pub fn new(key: Option<String>, retained: bool, object: String) -> Self {
         Self {
             key,
@@ -108,7 +108,7 @@ impl Observed {
         self.head().metadata.deletion_timestamp.is_some()
     }
 
-    /// Returns whether the object's status is older than its spec (`status.observedGeneration` below
+    /// Returns whether the object's status is older than the spec (`status.observedGeneration` below
     /// `metadata.generation`).
     ///
     /// Two absent numbers count as equal.
@@ -131,7 +131,7 @@ impl Observed {
     }
 }
 
-/// Returns whether an object's status is older than its spec: `status.observedGeneration` below
+/// Returns whether an object's status is older than the spec: `status.observedGeneration` below
 /// `metadata.generation`.
 ///
 /// Two absent numbers count as equal.
@@ -161,7 +161,7 @@ impl Children {
 
     /// Holds all existing children except those that `edit` changes; none if it changes none.
     ///
-    /// `edit` gets each observed child with its held replacement. Children that are being deleted stay unchanged.
+    /// `edit` gets each observed child with the held replacement. Children that are being deleted stay unchanged.
     pub fn hold_except(
         &self,
         edit: impl Fn(&Observed, &Child) -> Option<Child>,
@@ -170,7 +170,7 @@ impl Children {
         let mut is_changed = false;
         let hold = |observed: &Observed| {
             let mut metadata = json!({ "name": observed.name() });
-            // A cluster-scoped parent's child needs a namespace of its own.
+            // A cluster-scoped parent's child must set a namespace.
             if !observed.namespace().is_empty() {
                 metadata["namespace"] = observed.namespace().into();
             }

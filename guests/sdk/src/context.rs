@@ -31,7 +31,7 @@ impl<'a, R: Reconciler> Context<'a, R> {
         })
     }
 
-    /// The request with the parent and its observed children.
+    /// The request with the parent and the observed children.
     pub const fn request(&self) -> &'a Request {
         self.request
     }

@@ -48,8 +48,8 @@ impl Crd {
     /// list-map by `type`; no `nullable`, so that the API server drops a null as if it were absent;
     /// no defaults that are null or empty lists or maps, and none in the status, which tells only
     /// observations; only number formats that Kubernetes knows. No field of the status is required, because
-    /// the host writes its conditions also before the first answer. A root without a description of its
-    /// own (`#[kube(doc = "...")]`) takes that of its spec. A type without `printcolumn` has the columns
+    /// the host also writes conditions before the first answer. A root without a description
+    /// (`#[kube(doc = "...")]`) takes the spec's. A type without `printcolumn` has the columns
     /// Ready, Synced and Age.
     ///
     /// # Panics

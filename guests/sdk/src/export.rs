@@ -14,7 +14,7 @@ use crate::manifest::{Access, ChildKind, Manifest, ParentKind, ReadKind, ReadSco
 pub use crate::reconciler::{describe, run};
 use crate::request::{Phase, Request};
 
-/// Exports the reconcilers of this crate as its plugin: one type for each kind of parent.
+/// Exports the reconcilers of this crate as a plugin: one type for each kind of parent.
 ///
 /// Call it once, at the root of the crate. It declares the type `Plugin`, whose functions `describe` and `reconcile`
 /// are those that the host calls; tests call them as well.

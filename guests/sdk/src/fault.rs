@@ -12,7 +12,7 @@ pub enum FaultKind {
     Retry,
     /// The parent or an object that it names is wrong: the host retries when an input changes.
     Invalid,
-    /// The plugin or its configuration is wrong: the host retries when an input or the configuration changes.
+    /// The plugin or the configuration is wrong: the host retries when an input or the configuration changes.
     Fatal,
 }
 
@@ -82,7 +82,7 @@ impl Fault {
         Self::new(FaultKind::Invalid, message)
     }
 
-    /// The plugin or its configuration is wrong: the host retries when an input or the configuration changes.
+    /// The plugin or the configuration is wrong: the host retries when an input or the configuration changes.
     ///
     /// ```
     /// use innkeeper_sdk::prelude::*;

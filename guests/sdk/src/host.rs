@@ -70,13 +70,13 @@ pub enum Denied {
 ///
 /// Within a pass the same read gives the same answer. The host reconciles the parent again when the answer changes.
 pub trait Host {
-    /// Writes a line to the plugin's log; the host drops lines beyond its limit per pass (16 KiB by
+    /// Writes a line to the plugin's log; the host drops lines beyond the limit per pass (16 KiB by
     /// default).
     fn log(&self, level: LogLevel, message: &str);
 
     /// The time in milliseconds since the Unix epoch, the same throughout a pass.
     ///
-    /// After a pass that reads the time, the host runs a pass at each trigger, even if no other input changed.
+    /// After a pass that reads the time, the host runs a pass at each trigger, even if nothing else changed.
     ///
     /// ```
     /// use innkeeper_sdk::prelude::*;

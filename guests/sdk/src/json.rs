@@ -37,7 +37,7 @@ pub fn remove_nulls(value: &mut Value) {
 /// Returns a block of the parent for use in a child: without nulls and without keys below `innkeeper.dev/`, at every
 /// depth.
 ///
-/// The host stores its own records under these keys, and refuses a child that has them.
+/// The host stores records under these keys, and refuses a child that has them.
 ///
 /// ```
 /// use innkeeper_sdk::json::sanitized_value;
@@ -70,7 +70,7 @@ pub fn sanitized_value(block: &Value) -> Value {
 ///
 /// # Panics
 ///
-/// Panics if the type cannot be written as JSON, or cannot read its own JSON without nulls.
+/// Panics if the type cannot be written as JSON, or cannot be read back from JSON without nulls.
 pub fn sanitized<T: Serialize + DeserializeOwned>(block: &T) -> T {
     serde_json::from_value(sanitized_value(&to_value(block)))
         .expect("should be a type that reads what it wrote")

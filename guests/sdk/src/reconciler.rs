@@ -22,7 +22,7 @@ use crate::request::{PARENT_BYTES_MAX, Phase, Request};
 /// # Expected flow
 ///
 /// The host calls [`describe`](Self::describe) once when it loads the plugin.
-/// It calls [`reconcile`](Self::reconcile) whenever a parent, one of its children or an object that an earlier pass
+/// It calls [`reconcile`](Self::reconcile) whenever a parent, a child or an object that an earlier pass
 /// read has changed, each time in a new instance.
 ///
 /// # Guarantees
@@ -43,18 +43,18 @@ pub trait Reconciler: Sized {
     /// The plugin's configuration, whose schema the manifest gets; [`NoConfig`] for none.
     type Config: Config;
 
-    /// The maximum size of a parent in bytes of JSON, without metadata and status. Raise it for kinds whose purpose is
+    /// A parent's maximum size in JSON bytes, without metadata and status. Raise it for kinds whose purpose is
     /// data, such as ConfigMaps.
     const PARENT_BYTES_MAX: usize = PARENT_BYTES_MAX;
 
-    /// Returns the plugin's identity, its parents, reads and untyped children; the same in each call.
+    /// Returns the plugin's identity, parents, reads and untyped children; the same in each call.
     fn describe() -> Manifest;
 
     /// Runs one pass for one parent.
     ///
     /// # Errors
     ///
-    /// Returns a [`Fault`] if there is no answer. Its kind decides when the next pass runs.
+    /// Returns a [`Fault`] if there is no answer. The kind decides when the next pass runs.
     fn reconcile(parent: &Self::Parent, cx: &Context<'_, Self>) -> Result<Answer, Fault>;
 
     /// Runs one pass for a parent that is being deleted and waits for this plugin.
@@ -114,7 +114,7 @@ impl Config for NoConfig {
 }
 
 #[doc(hidden)]
-/// Returns the manifest of a reconciler, with the kinds and the schema that its types give.
+/// Returns a reconciler's manifest, with the kinds and the schema from the types.
 pub fn describe<R: Reconciler>() -> Manifest {
     let mut manifest = R::describe();
     let mut children = R::Children::kinds();

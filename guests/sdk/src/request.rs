@@ -25,7 +25,7 @@ pub const PARENT_BYTES_MAX: usize = 256 * 1024;
 /// A pass's phase in the parent's life cycle; set by the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// The parent exists: the cluster should match its spec.
+    /// The parent exists: the cluster should match the spec.
     #[default]
     Reconcile,
     /// The parent is being deleted and waits for this plugin.
@@ -75,7 +75,7 @@ impl Request {
 
     /// The parent, typed, for kinds whose purpose is data, such as a ConfigMap.
     ///
-    /// A parent that is being deleted may be larger; otherwise its deletion could not finish.
+    /// A parent that is being deleted may be larger; otherwise the deletion could not finish.
     ///
     /// # Errors
     ///

@@ -123,7 +123,7 @@ impl FakeHost {
         self
     }
 
-    /// Adds a time zone: offsets from UTC in seconds, each with the start of its validity in milliseconds since the Unix
+    /// Adds a time zone: offsets from UTC in seconds, each valid from a time in milliseconds since the Unix
     /// epoch. Without zones, only `UTC` is known.
     pub fn zone(mut self, name: &str, offsets: impl IntoIterator<Item = (u64, i32)>) -> Self {
         let offsets = offsets.into_iter().collect();
@@ -398,7 +398,7 @@ impl TestRequest {
         self
     }
 
-    /// Deletes the parent with its namespace, where nothing can be created any more.
+    /// Deletes the parent with the namespace, where nothing can be created any more.
     pub fn namespace_terminating(mut self) -> Self {
         self.namespace_terminating = true;
         self.finalizing()

@@ -1,6 +1,6 @@
 //! Parents and verdicts for testing the shipped plugins.
 //!
-//! A crate of its own, because neither plugins nor authors need proptest.
+//! A separate crate, because neither plugins nor authors need proptest.
 
 use innkeeper_crd::{Admitted, RejectionCause, Schema, config};
 use innkeeper_sdk::fault::Fault;
@@ -23,7 +23,7 @@ pub const TEXTS: [&str; 12] = [
     "a/b\u{0}\u{1d11e}",
 ];
 
-/// Generates values of a schema's type, including ones that its rules reject.
+/// Generates values of a schema's type, including ones that the rules reject.
 #[derive(Clone, Copy, Debug)]
 pub struct Values {
     /// Texts to try besides random ones.
@@ -143,7 +143,7 @@ pub fn leave_out_of_spec(
     }
 }
 
-/// The object as the API server stores it, or its verdict in one line.
+/// The object as the API server stores it, or the verdict in one line.
 ///
 /// # Errors
 ///
@@ -191,7 +191,7 @@ fn common_verdicts() -> [(Value, &'static str); 7] {
     ]
 }
 
-/// Checks that the host accepts a configuration schema, and its verdicts on configurations: a part of the problem, or
+/// Checks that the host accepts a configuration schema, and how it judges configurations: a part of the problem, or
 /// empty for none. The plugin must be able to read each configuration that the host accepts. Also checks the fields
 /// that all plugins share.
 ///

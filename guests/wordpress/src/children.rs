@@ -24,7 +24,7 @@ pub(crate) use self::{
 };
 use crate::{observe::Observation, site::Site};
 
-/// A pass's Pod templates, built and hashed once: both take much of its time.
+/// A pass's Pod templates, built and hashed once: both take much of a pass's time.
 pub(crate) struct Templates {
     web: PodTemplateSpec,
     database: Option<PodTemplateSpec>,

@@ -41,10 +41,10 @@ pub(crate) struct Observation {
     pub(crate) web: Option<Workload>,
     /// A managed database's StatefulSet.
     pub(crate) database: Option<Workload>,
-    /// Pods of the site and its database; empty for a workload that is ready.
+    /// Pods of the site and the database; empty for a workload that is ready.
     pub(crate) web_pods: Pods,
     pub(crate) database_pods: Pods,
-    /// True if the database has no Pod although its StatefulSet has existed for a while.
+    /// True if the database has no Pod although the StatefulSet has existed for a while.
     pub(crate) lacks_database_pod: bool,
     /// The Secret with the passwords in use.
     pub(crate) credentials: Option<Hashed>,
@@ -56,7 +56,7 @@ pub(crate) struct Observation {
     pub(crate) salts: Option<Hashed>,
     /// The parent's own claims by name.
     pub(crate) claims: BTreeMap<String, ObservedClaim>,
-    /// The sizes that this parent declared for its claims earlier, by name.
+    /// The sizes that this parent declared for claims earlier, by name.
     declared_sizes: BTreeMap<String, Quantity>,
     /// What the database's claim records about its data.
     pub(crate) record: Record,
@@ -68,7 +68,7 @@ pub(crate) struct Observation {
     pub(crate) sources: BTreeMap<String, Option<ObservedClaim>>,
     /// The Secrets and ConfigMaps in `env` and `envFrom`.
     pub(crate) references: Found,
-    /// The Secret in `tlsSecretRef`. No Pod mounts it, so its changes do not restart the site.
+    /// The Secret in `tlsSecretRef`. No Pod mounts it, so changes do not restart the site.
     pub(crate) tls: Found,
     /// The pull secrets; their changes restart nothing.
     pub(crate) pull_secrets: Found,
@@ -149,7 +149,7 @@ impl Observation {
         self.declared_sizes.get(claim)
     }
 
-    /// A claim that requests less than the spec declares: its name, its request, and the declared size.
+    /// A claim that requests less than the spec declares: the name, the request, and the declared size.
     pub(crate) fn small_claim<'a>(
         &'a self,
         site: &'a Site<'_>,
@@ -167,7 +167,7 @@ impl Observation {
         })
     }
 
-    /// The site's Pod counts; 0 before its Deployment is created.
+    /// The site's Pod counts; 0 before the Deployment is created.
     pub(crate) fn pods(&self) -> WorkloadStatus {
         self.web
             .as_ref()
@@ -182,13 +182,13 @@ impl Observation {
             .is_some_and(|database| database.is_settled() && database.status.ready_replicas > 0)
     }
 
-    /// True if the site has never started because its database has never been ready.
+    /// True if the site has never started because the database has never been ready.
     pub(crate) fn is_waiting(&self, site: &Site<'_>) -> bool {
         site.managed.is_some() && self.web.is_none() && !self.is_database_ready()
     }
 
     /// The Secrets that the site's Pods wait for, by name; see [`Found::awaited_secrets`]. The one in `tlsSecretRef`
-    /// is not among them: its certificate is often issued for the Ingress.
+    /// is not among them: the certificate is often issued for the Ingress.
     pub(crate) fn awaited_secrets<'a>(&'a self, site: &'a Site<'_>) -> BTreeSet<&'a str> {
         let scope = site.config.tenants.references;
         self.references
@@ -317,7 +317,7 @@ fn missing_sources(
     Ok(sources)
 }
 
-/// True if a StatefulSet has no Pod although its controller has had time to create it. The controller reports the
+/// True if a StatefulSet has no Pod although the controller has had time to create it. The controller reports the
 /// cause only in events.
 fn lacks_pod(request: &Request, host: &dyn Host, site: &Site<'_>, database: &Workload) -> bool {
     if !database.is_settled() || database.status.replicas > 0 {

@@ -87,7 +87,7 @@ impl Record {
         .collect()
     }
 
-    /// Checks that the spec's server reads the data, and that the site finds its tables in it.
+    /// Checks that the spec's server reads the data, and that the site finds its tables there.
     pub(crate) fn check(&self, site: &Site<'_>, managed: &Managed) -> Result<(), String> {
         let claim = site.mysql_name();
         let image = site.database_image();
@@ -147,7 +147,7 @@ fn flavor_of(image: &str) -> &'static str {
     }
 }
 
-/// Checks that an image reads the data of another one of the same product.
+/// Checks that an image can read data from another image for the same product.
 fn check_version(image: &str, last: &str) -> Result<(), String> {
     let new = numbers_of(image);
     let old = numbers_of(last);

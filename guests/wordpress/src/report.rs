@@ -20,7 +20,7 @@ use crate::{
 
 use self::unapplied::Unapplied;
 
-/// Delay before the next pass while the site waits for its database, or a claim for its size.
+/// Delay before the next pass while the site waits for the database, or a claim has not grown yet.
 const RECHECK: Duration = Duration::from_secs(5);
 
 /// The report, the same for an answer and for `invalid`.

@@ -76,7 +76,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// The kind of a data source that is not a claim: its owner is unknown.
+    /// The kind of a data source that is not a claim, so the owner is unknown.
     pub(crate) fn foreign_source(&self) -> Option<&str> {
         let foreign = self
             .data_sources()
@@ -131,7 +131,7 @@ impl<'a> Site<'a> {
             .unwrap_or_else(|| self.own_code_claim())
     }
 
-    /// A component's labels, and its selector.
+    /// A component's labels and selector.
     pub(crate) fn labels(&self, component: &str) -> BTreeMap<String, String> {
         labels::base_labels("wordpress", self.name, component)
     }
@@ -198,7 +198,7 @@ impl<'a> Site<'a> {
     }
 
     /// The page that tells whether a site Pod is ready. The installer needs PHP and the database but loads neither
-    /// themes nor plugins, even on an installed site; its first step calls no other server.
+    /// themes nor plugins, even on an installed site; the first step calls no server.
     pub(crate) fn readiness_path(&self) -> String {
         self.spec.readiness_path.clone().unwrap_or_else(|| {
             let path = self.spec.routes.first().map_or("", Route::trimmed_path);

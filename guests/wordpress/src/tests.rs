@@ -38,7 +38,7 @@ fn parent(name: &str, spec: &Value) -> Value {
     })
 }
 
-/// The manifest, cached: property tests need it often and its schemas take long to generate.
+/// The manifest, cached: property tests need it often and the schemas take long to generate.
 fn manifest() -> &'static Manifest {
     static MANIFEST: LazyLock<Manifest> = LazyLock::new(Plugin::describe);
     &MANIFEST
@@ -74,7 +74,7 @@ fn fault(request: &TestRequest) -> Fault {
     Plugin::reconcile(&request.clone().build(), &host()).unwrap_err()
 }
 
-/// The answer with its workloads as the cluster stores them, with `web` ready site Pods and `database` ready database
+/// The answer with the workloads as the cluster stores them, with `web` ready site Pods and `database` ready database
 /// Pods.
 fn workloads(outcome: &Answer, web: i64, database: i64) -> Answer {
     let observe = |mut child: Child| {

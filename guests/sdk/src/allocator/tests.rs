@@ -31,7 +31,7 @@ struct Block {
 
 impl Block {
     fn fill(self) -> Self {
-        // SAFETY: the block has the size of its layout and no other user.
+        // SAFETY: the block has the layout's size and a single user.
         unsafe { self.start.write_bytes(self.fill, self.layout.size()) };
         self
     }
@@ -90,7 +90,7 @@ proptest! {
 fn the_last_block_grows_in_place_and_is_freed() {
     let bump = Bump::<1024>::new();
     let [small, large] = [100, 1000].map(|size| Layout::from_size_align(size, 1).unwrap());
-    // SAFETY: each block is used with its own layout, until it is freed.
+    // SAFETY: each block is used with the same layout until it is freed.
     unsafe {
         let first = bump.alloc(small);
         let grown = bump.realloc(first, small, 1000);
@@ -104,7 +104,7 @@ fn the_last_block_grows_in_place_and_is_freed() {
 fn a_block_that_does_not_fit_is_freed_by_the_ordinary_allocator() {
     let bump = Bump::<1024>::new();
     let [small, large] = [1000, 5000].map(|size| Layout::from_size_align(size, 8).unwrap());
-    // SAFETY: each block is used with its own layout, until it is freed.
+    // SAFETY: each block is used with the same layout until it is freed.
     unsafe {
         let inside = bump.alloc(small);
         let outside = bump.realloc(inside, small, 5000);
@@ -120,7 +120,7 @@ fn a_freed_block_is_used_again_for_one_of_its_size() {
     let bump = Bump::<1024>::new();
     let [small, similar, larger, aligned] = [(50, 1), (55, 8), (57, 1), (56, 64)]
         .map(|(size, align)| Layout::from_size_align(size, align).unwrap());
-    // SAFETY: each block is used with its own layout, until it is freed.
+    // SAFETY: each block is used with the same layout until it is freed.
     unsafe {
         let [first, second, _last] = [small; 3].map(|layout| bump.alloc(layout));
         bump.dealloc(first, small);

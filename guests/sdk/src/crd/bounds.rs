@@ -12,7 +12,7 @@ struct Bounds {
     members: u32,
 }
 
-/// A spec has names, settings and short texts. A field that carries data sets its own bound.
+/// A spec has names, settings and short texts. A field that carries data sets a larger bound.
 const SPEC: Bounds = Bounds {
     text: 4096,
     items: 64,
@@ -90,7 +90,7 @@ pub(crate) fn unbounded(schema: &Map<String, Value>) -> Vec<&'static str> {
     missing.copied().collect()
 }
 
-/// The maximum length of a string by its purpose, which follows from its format or property name.
+/// A string's maximum length, which depends on the format or property name.
 fn text_max(name: &str, schema: &Map<String, Value>, bounds: &Bounds) -> u32 {
     let format = schema.get("format").and_then(Value::as_str);
     if schema.contains_key("x-kubernetes-int-or-string")

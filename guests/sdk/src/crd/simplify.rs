@@ -59,7 +59,7 @@ pub(crate) fn as_written(bound: &mut Value) {
 
 /// Removes null members and empty lists from a default, and then the default itself if it is empty.
 ///
-/// The empty default of a struct stays: the API server fills in the defaults of its fields only if the
+/// The empty default of a struct stays: the API server fills in the field defaults only if the
 /// struct is there.
 fn simplify_default(schema: &mut Map<String, Value>) {
     let Some(default) = schema.get_mut("default") else {
@@ -112,7 +112,7 @@ impl Transform for KeepDescription {
     }
 }
 
-/// Gives a root without a description of its own that of its spec.
+/// Gives a root without a description the spec's.
 pub(super) fn describe_root(root: &mut Value) {
     let text = root["description"].as_str().unwrap_or_default();
     if text.starts_with(PLACEHOLDER) {
@@ -131,7 +131,7 @@ pub(super) fn remove_defaults(schema: &mut Value) {
 
 /// Removes the constraints on a status that one with only the host's conditions breaks.
 ///
-/// The host writes its conditions alone while there is no answer: the parent is paused, or its first pass fails.
+/// The host writes only conditions while there is no answer: the parent is paused, or the first pass fails.
 /// Constraints of fields stay, because they count only where the plugin states the field.
 pub(super) fn accept_parts(status: &mut Value) {
     if let Some(members) = status.as_object_mut() {
@@ -141,7 +141,7 @@ pub(super) fn accept_parts(status: &mut Value) {
     }
 }
 
-/// The constraints of an object as a whole, which its absent fields may break.
+/// The constraints of an object as a whole, which absent fields may break.
 pub(crate) const WHOLE: [&str; 6] = [
     "required",
     "minProperties",

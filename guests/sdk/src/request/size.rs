@@ -1,4 +1,4 @@
-//! The size of a parent. Bounds of its fields cannot limit it: their product is far larger than any sensible parent.
+//! A parent's size. Field bounds cannot limit it: their product is far larger than any sensible parent.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 /// The longest part of a path that a message shows, in characters: a user may choose the keys of maps.
 const PART_CHARS_MAX: usize = 64;
 
-/// Checks that a parent has at most these bytes of JSON, apart from its metadata and status.
+/// Checks that a parent has at most these bytes of JSON, apart from metadata and status.
 pub(super) fn check(parent: &str, bytes_max: usize) -> Result<(), String> {
     if parent.len() <= bytes_max {
         return Ok(());
@@ -26,7 +26,7 @@ pub(super) fn check(parent: &str, bytes_max: usize) -> Result<(), String> {
     ))
 }
 
-/// The members of an object or the items of a list, each with its part of a path; not parsed.
+/// The members of an object or the items of a list, each with a path segment; not parsed.
 type Parts<'a> = Vec<(String, &'a RawValue)>;
 
 /// The path and the bytes of the field that has most: the deepest one with more than half of the bytes of the field around it.
@@ -45,7 +45,7 @@ fn largest(mut parts: Parts<'_>) -> (String, usize) {
     (path.trim_start_matches('.').to_owned(), bytes)
 }
 
-/// The parts of a JSON text; none of a text, a number or a text that is not JSON.
+/// The parts of a JSON document; empty for a string, a number or invalid JSON.
 fn parts_of(text: &str) -> Parts<'_> {
     if let Ok(members) = serde_json::from_str::<BTreeMap<String, &RawValue>>(text) {
         let named = |(name, value): (String, _)| (format!(".{}", shown(&name)), value);

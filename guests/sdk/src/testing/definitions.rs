@@ -12,7 +12,7 @@ const PLACEHOLDER: &str = "Auto-generated derived type";
 /// Lists where a manifest's CRDs break Kubernetes conventions.
 ///
 /// The kind and every field need a description for `kubectl explain`. The status may have no defaults, because a default
-/// would be an invented observation, and no required fields, because the host writes its conditions before the first
+/// would be an invented observation, and no required fields, because the host writes conditions before the first
 /// answer. Each string, list and map needs a bound; nothing bounds a field that keeps unknown fields.
 ///
 /// ```

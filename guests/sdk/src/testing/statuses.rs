@@ -16,7 +16,7 @@ pub(super) fn problems(manifest: &Manifest, request: &Request, status: &Value) -
         problems.extend(refusals("status", schema));
         check("status", schema, status, &mut problems);
     }
-    // The host adds its own conditions to each status.
+    // The host adds conditions to each status.
     problems.retain(|problem| problem != "status.conditions: is required");
     problems
 }
@@ -121,7 +121,7 @@ fn fields(
     }
 }
 
-/// Reports a number, string, list or map outside its bounds.
+/// Reports a number, string, list or map that is out of bounds.
 fn bounds(path: &str, schema: &Value, value: &Value, problems: &mut Vec<String>) {
     let size = match value {
         Value::String(text) => Some(("Length", text.chars().count())),

@@ -358,7 +358,7 @@ fn tells_a_status_that_the_definition_refuses() {
         let problems = answer_problems(&manifest, &request, &answer);
         assert_eq!(problems, expected, "{status}");
     }
-    // An answer without a status removes its fields.
+    // An answer without a status removes the status fields.
     let answer = Answer::keep(Report::new());
     let problems = answer_problems(&manifest, &request, &answer);
     assert_eq!(problems, [refusal, "status.url: is required"]);

@@ -1,4 +1,4 @@
-//! The managed database: a StatefulSet with one Pod, its headless Service, its configuration.
+//! The managed database: a StatefulSet with one Pod, the headless Service, the configuration.
 //!
 //! A StatefulSet never runs two Pods with one identity, so two servers never share the data directory.
 
@@ -27,7 +27,7 @@ const MIN_READY_SECONDS: i32 = 10;
 /// Seconds between two logins until the first one succeeds.
 const STARTUP_PERIOD: i32 = 5;
 
-/// The port and its name.
+/// The port and the port name.
 const PORT: i32 = 3306;
 const PORT_NAME: &str = "mysql";
 
@@ -56,7 +56,7 @@ pub(super) fn children(
                 "db-secret",
                 "db-claim",
                 "db-config",
-                // The site sends its password to this name, which may have another owner.
+                // The site sends the password to this name, which may have another owner.
                 "db-service",
             ]),
         ])
@@ -123,7 +123,7 @@ pub(super) fn template(site: &Site<'_>, managed: &Managed) -> PodTemplateSpec {
     PodTemplateSpec {
         metadata: Some(block::metadata(None, labels, [(pod::CONFIG_HASH, config)])),
         spec: Some(PodSpec {
-            // InnoDB flushes its buffers at shutdown; a killed server recovers slowly.
+            // InnoDB flushes the buffers at shutdown; a killed server recovers slowly.
             termination_grace_period_seconds: Some(120),
             containers: vec![container(site, managed)],
             volumes: Some(volumes(site, managed)),

@@ -81,7 +81,7 @@ pub(crate) fn has_changed_credentials(site: &Site<'_>, observation: &Observation
 pub(super) fn secret_hash(observation: &Observation) -> String {
     let observed = observation.web_annotation(SECRET_HASH);
     match (&observation.salts, observed) {
-        // The site cannot start without its salts, so a restart must wait for them.
+        // The site cannot start without the salts, so a restart must wait for them.
         (None, Some(observed)) => observed.to_owned(),
         (salts, observed) => observation.references.hash(salts, observed),
     }

@@ -72,7 +72,7 @@ pub(super) fn salts(site: &Site<'_>, observation: &Observation) -> Child {
         .fold(child, |child, key| child.generate(key, 64, SALT))
 }
 
-/// A new Secret, not ready until the next pass observes it. The children after it wait until its hash is known;
+/// A new Secret, not ready until the next pass observes it. The children after it wait until the hash is known;
 /// otherwise Pods would restart right after their start.
 fn new(site: &Site<'_>, key: &str, secret: &Secret) -> Child {
     Kinds::child(key, secret)

@@ -82,7 +82,7 @@ fn ingress(site: &Site<'_>) -> Ingress {
     }
 }
 
-/// Domains in order of first appearance, each with its distinct paths in order.
+/// Domains in order of first appearance, each with distinct paths in order.
 fn paths_by_domain<'a>(site: &Site<'a>) -> Vec<(&'a str, Vec<&'a str>)> {
     let mut domains: Vec<(&str, Vec<&str>)> = Vec::new();
     for route in &site.spec.routes {

@@ -1,4 +1,4 @@
-//! The site: its Deployment, PHP settings and disruption budget.
+//! The site's Deployment, PHP settings and disruption budget.
 //!
 //! An init container copies the core files from the image at each start, so a new image changes the WordPress
 //! version; the claim holds themes, plugins and uploads.
@@ -35,7 +35,7 @@ pub(super) const PORT_NAME: &str = "http";
 
 /// The core files' directory: an emptyDir, because an unprivileged user cannot write to it in the image.
 const ROOT_PATH: &str = "/var/www/html";
-/// The directory with themes, plugins and uploads, and its path in the claim.
+/// The directory with themes, plugins and uploads, and the path in the claim.
 const CONTENT_PATH: &str = "/var/www/html/wp-content";
 const CONTENT_SUB_PATH: &str = "wp-content";
 

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::site::Site;
 
-/// Why the database container failed, from its termination message; the Pod's scripts use these names.
+/// Why the database container failed, from the termination message; the Pod's scripts use these names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// The server runs but rejects the site's user or has no schema.
@@ -18,7 +18,7 @@ pub(crate) enum Failure {
     UnsupportedImage,
 }
 
-/// Longest time between the end of a startup and that of the container: a last probe and the grace period.
+/// Longest time from a failed startup until the container ends: a last probe and the grace period.
 const ENDING_SECONDS: i64 = 180;
 
 /// The Pod fields that the plugin reads.
@@ -93,7 +93,7 @@ impl Pods {
         }
     }
 
-    /// Why the database does not become ready, if its container has reported it.
+    /// Why the database does not become ready, if the container has reported it.
     pub(crate) fn failure(&self) -> Option<Failure> {
         let containers = self.0.iter().flat_map(|pod| &pod.status.container_statuses);
         containers

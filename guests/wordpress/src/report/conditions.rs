@@ -223,7 +223,7 @@ impl<'a> View<'a> {
         (self.total != replicas).then_some(count)
     }
 
-    /// A claim that has not grown to its size yet.
+    /// A claim that has not grown to the requested size yet.
     fn growing(&self) -> Option<String> {
         let (name, _, declared) = self.observation.small_claim(self.site)?;
         Some(format!(
@@ -320,7 +320,7 @@ impl<'a> View<'a> {
         )
     }
 
-    /// WordPress makes its first visitor the administrator, and the plugin cannot see whether that has happened.
+    /// WordPress makes the first visitor the administrator, and the plugin cannot see whether that has happened.
     fn open_installer(&self) -> Option<Condition> {
         let is_open = self.site.is_published() && !self.site.spec.allow_open_installer;
         let message = format!(

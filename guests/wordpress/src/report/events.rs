@@ -16,7 +16,7 @@ pub(super) fn events(
         .filter(|condition| request.is_transition(condition))
         .filter_map(|condition| event(request, condition))
         .collect();
-    // Every report has this condition, so its absence marks the first pass.
+    // Every report has this condition, so a missing one marks the first pass.
     let is_first = request.stored_condition("DatabaseReady").is_none();
     if is_first && site.credentials.is_generated && observation.reuses_generated_secret {
         let message = format!("Secret {} exists and is used", site.mysql_name());

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::{claim, host, manifest, parent, schema, secret};
 use crate::Plugin;
 
-/// The parent as the API server stores it, or its verdict in one line.
+/// The parent as the API server stores it, or the verdict in one line.
 fn admitted(object: &Value) -> Result<Admitted, String> {
     testing::admit(schema(), object.as_object().unwrap().clone())
 }

@@ -1,4 +1,4 @@
-//! Data outlives its parent, and claims are never pruned.
+//! Data outlives the parent, and claims are never pruned.
 
 use innkeeper_sdk::{prelude::*, testing::TestRequest};
 use serde_json::{Value, json};

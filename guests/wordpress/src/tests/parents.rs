@@ -1,4 +1,4 @@
-//! Parents that the CRD admits, generated from its schema.
+//! Parents that the CRD admits, generated from the schema.
 
 use innkeeper_crd::RejectionCause;
 use innkeeper_guest_testing::{self as testing, Values};

@@ -104,7 +104,7 @@ fn a_password_without_effect_is_an_event() {
     assert!(events(&outcome).contains(&"Warning CredentialsReused".to_owned()));
 }
 
-// A pass may see its own Secret before its first report is stored, for example after a crash.
+// A pass may see the generated Secret before the first report is stored, for example after a crash.
 #[test]
 fn a_secret_is_reused_only_if_the_parent_is_younger() {
     let created = |object: &Value, time: &str| {

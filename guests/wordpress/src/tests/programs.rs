@@ -33,7 +33,7 @@ fn is_full() -> bool {
     std::env::var("INNKEEPER_FULL").as_deref() == Ok("1")
 }
 
-/// A container with its own mounts, processes and network.
+/// A container with separate mounts, processes and network.
 struct Container {
     root: PathBuf,
     user: u32,
@@ -204,7 +204,7 @@ impl Container {
             .is_some_and(|mut child| child.status().is_ok_and(|status| status.success()))
     }
 
-    /// A command in the container; `None` once its first process has exited.
+    /// A command in the container; `None` once the first process has exited.
     fn command<'a>(
         &self,
         container: &Process,
@@ -243,7 +243,7 @@ impl Drop for Container {
     }
 }
 
-/// The first process of a container, by its number on this machine.
+/// A container's first process, as the process id on this machine.
 fn first_process(container: &Process) -> Option<String> {
     let children = format!("/proc/{0}/task/{0}/children", container.id());
     fs::read_to_string(children)
@@ -358,7 +358,7 @@ fn a_copy_of_the_core_that_was_cut_off_is_completed() {
     assert_eq!(read("themes/theme-2/file-2.php"), "edited");
     assert!(!content.join("themes/theme-2/file-42.php").exists());
     assert_eq!(read("uploads/photo"), "photo");
-    // An image without the files brings its own mechanism.
+    // An image without the files brings another mechanism.
     container.empty();
     assert!(container.start(&[], &[]).wait().unwrap().success());
     assert_eq!(copied(), []);

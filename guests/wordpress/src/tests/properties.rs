@@ -61,7 +61,7 @@ struct Present {
     object: Value,
 }
 
-/// One parent's children by kind and name, and its status, as a host keeps them.
+/// One parent's children by kind and name, and the status, as a host keeps them.
 #[derive(Clone, Debug, Default)]
 struct Cluster {
     children: BTreeMap<(String, String), Present>,

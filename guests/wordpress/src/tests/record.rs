@@ -7,7 +7,7 @@ use super::{claim, condition, events, parent, pass, running, secret, stored, wor
 
 /// A site whose parent is edited during a test.
 struct Course {
-    /// The last accepted answer, with its database's ready Pods.
+    /// The last accepted answer, with the database's ready Pods.
     outcome: Answer,
     ready: i64,
 }
@@ -260,7 +260,7 @@ fn kept_data_hold_their_own_schema_and_tables() {
     assert_eq!(course.annotation("table-prefix"), "x_");
 }
 
-/// A parent with a size, created at this second, and its claim.
+/// A parent with a size, created at this second, and the claim.
 fn sized(size: &str, observed: &str, declared: &str, is_older: bool) -> TestRequest {
     let spec = json!({ "code": { "persistentVolumeClaim": { "size": size } } });
     let mut parent = parent("shop", &spec);

@@ -226,7 +226,7 @@ fn the_pod_of_the_database_tells_what_is_wrong() {
     super::pass_with(&start, &host);
 }
 
-// A Pod's status does not say that its startup probe has failed.
+// A Pod's status does not show that the startup probe has failed.
 #[test]
 fn a_database_that_was_ended_at_its_limit_names_the_field() {
     let request = TestRequest::new(&parent("shop", &json!({})));

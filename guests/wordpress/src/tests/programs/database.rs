@@ -53,7 +53,7 @@ const ACCESS: [(&str, &str); 4] = [
     ("MYSQL_DATABASE", "wordpress"),
 ];
 
-/// A database server, and what its image does at a first start.
+/// A database server, and what the image does at a first start.
 struct Server {
     image: Option<PathBuf>,
     entrypoint: &'static str,

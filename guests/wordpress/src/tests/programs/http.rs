@@ -1,5 +1,5 @@
-//! The site over HTTP: Apache, PHP and WordPress serve the rendered Pod, with its variables, its port, its probe and
-//! the copy of its init container, beside a MariaDB.
+//! The site over HTTP: Apache, PHP and WordPress serve the rendered Pod, with variables, port, probe and
+//! the init container's copy, beside a MariaDB.
 //!
 //! The programs are those of Debian, and the configuration of WordPress is one that reads the variables of the
 //! official images.
@@ -157,14 +157,14 @@ impl Web {
         self.container.root.join("code-wp-content").join(name)
     }
 
-    /// Writes a site file and its directories.
+    /// Writes a site file and the directories above it.
     fn write(&self, name: &str, text: &str) {
         let path = self.content(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
 
-    /// Runs a program in the Pod and returns its output.
+    /// Runs a program in the Pod and returns the output.
     fn run<'a>(&self, command: impl IntoIterator<Item = &'a str>) -> String {
         let process = self.process.as_ref().unwrap();
         let Some(mut command) = self.container.command(process, command, &[]) else {
@@ -174,7 +174,7 @@ impl Web {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// A request to the Pod; the URL has the address that its sender believes to call.
+    /// A request to the Pod; the URL has the address that the sender believes to call.
     fn get(&self, url: &str, options: &[&str]) -> Answer {
         let port = &self.container.spec["ports"][0]["containerPort"];
         let (_, rest) = url.split_once("://").unwrap();
@@ -236,7 +236,7 @@ fn rendered(spec: &Value) -> Value {
     pod(&pass(&request.answered(&workloads(&first, 0, 1))), "web")
 }
 
-/// A container's variables as a kubelet sets them; each Secret key has its name as value.
+/// A container's variables as a kubelet sets them; each Secret key's value is the key's name.
 fn variables(container: &Value) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let stated = container["env"].as_array().unwrap().iter().map(|variable| {
@@ -406,7 +406,7 @@ fn behind_a_proxy_with_tls_no_redirect_leads_into_a_loop() {
     }
 }
 
-/// A damage to a site, and the resulting status of its page, its probe and its dashboard.
+/// How a site is damaged, and the resulting status of page, probe and dashboard.
 type Damage = (&'static str, fn(&Web), [u16; 3]);
 
 /// Runs a statement as the database's root user.
