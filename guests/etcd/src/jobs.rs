@@ -235,11 +235,11 @@ pub(crate) fn seen(
         .checked_sub(1)
         .and_then(|sequence| jobs.get(&sequence));
     let recent = last.and_then(|last| {
-        let ended = last.end.as_ref()?;
-        Some((last, ended, remaining(ended, PAUSE)?))
+        let end = last.end.as_ref()?;
+        Some((last, end, remaining(end, PAUSE)?))
     });
-    let has_failed = recent.is_some_and(|(last, ended, _)| {
-        result(cluster, &last.operation, ended).is_none_or(|end| end == End::Failed)
+    let has_failed = recent.is_some_and(|(last, end, _)| {
+        result(cluster, &last.operation, end).is_none_or(|end| end == End::Failed)
     });
     let is_survey = recent.is_some_and(|(last, ..)| last.operation == Operation::Survey);
     SeenJobs {

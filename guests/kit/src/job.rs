@@ -254,10 +254,10 @@ mod tests {
 
     #[test]
     fn reads_the_newest_pod_of_the_job_alone() {
-        let ended = |message: &str| json!({"terminated": {"exitCode": 1, "message": message}});
-        let old = pod("u", "2030-01-01T00:00:00Z", ended("old"));
-        let new = pod("u", "2030-01-01T00:01:00Z", ended("new"));
-        let other = pod("v", "2030-01-01T00:02:00Z", ended("other"));
+        let terminated = |message: &str| json!({"terminated": {"exitCode": 1, "message": message}});
+        let old = pod("u", "2030-01-01T00:00:00Z", terminated("old"));
+        let new = pod("u", "2030-01-01T00:01:00Z", terminated("new"));
+        let other = pod("v", "2030-01-01T00:02:00Z", terminated("other"));
         let pods = [new, old.clone(), other];
         assert_eq!(termination_message("u", &pods, "run"), Some("new"));
         assert_eq!(termination_message("u", &pods, "sidecar"), None);
@@ -265,7 +265,7 @@ mod tests {
 
         let running = pod("u", "2030-01-01T00:03:00Z", json!({"running": {}}));
         assert_eq!(termination_message("u", &[old, running], "run"), None);
-        let empty = pod("u", "2030-01-01T00:00:00Z", ended(" \n"));
+        let empty = pod("u", "2030-01-01T00:00:00Z", terminated(" \n"));
         assert_eq!(termination_message("u", &[empty], "run"), None);
     }
 

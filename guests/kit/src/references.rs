@@ -310,42 +310,51 @@ mod tests {
 
     #[test]
     fn names_missing_objects_and_keys() {
-        let found = read(environment(), &[]);
+        let references = read(environment(), &[]);
         assert_eq!(
-            found.missing_secrets().collect::<Vec<_>>(),
+            references.missing_secrets().collect::<Vec<_>>(),
             ["all", "needed"]
         );
         for (scope, awaited) in [
             (ReferenceScope::Shared, &["all", "needed", "optional"][..]),
             (ReferenceScope::Namespace, &["all", "needed"]),
         ] {
-            assert_eq!(found.awaited_secrets(scope).collect::<Vec<_>>(), awaited);
+            assert_eq!(
+                references.awaited_secrets(scope).collect::<Vec<_>>(),
+                awaited
+            );
         }
-        assert_eq!(found.missing_config_maps().collect::<Vec<_>>(), ["map"]);
-        assert_eq!(found.missing_keys().count(), 0);
-        assert!(!found.is_complete());
+        assert_eq!(
+            references.missing_config_maps().collect::<Vec<_>>(),
+            ["map"]
+        );
+        assert_eq!(references.missing_keys().count(), 0);
+        assert!(!references.is_complete());
 
         let secrets = ["all", "needed"].map(|name| object("Secret", name, json!({"x": "MQ=="})));
         let map = object("ConfigMap", "map", json!({"k": "1"}));
-        let found = read(
+        let references = read(
             environment(),
             &[secrets[0].clone(), secrets[1].clone(), map],
         );
-        assert!(found.is_complete());
-        assert_eq!(found.missing_keys().collect::<Vec<_>>(), [("needed", "k")]);
-        assert_eq!(found.objects().count(), 3);
+        assert!(references.is_complete());
+        assert_eq!(
+            references.missing_keys().collect::<Vec<_>>(),
+            [("needed", "k")]
+        );
+        assert_eq!(references.objects().count(), 3);
     }
 
     #[test]
     fn keeps_the_hash_while_an_object_is_missing() {
         let one = || References::new().secret("a", ["k"]);
-        let found = read(one(), &[object("Secret", "a", json!({"k": "MQ=="}))]);
-        let hash = found.hash(None, None);
-        assert_eq!(found.hash(None, Some("old")), hash);
+        let references = read(one(), &[object("Secret", "a", json!({"k": "MQ=="}))]);
+        let hash = references.hash(None, None);
+        assert_eq!(references.hash(None, Some("old")), hash);
         assert_eq!(read(one(), &[]).hash(None, Some(&hash)), hash);
         let changed = read(one(), &[object("Secret", "a", json!({"k": "Mg=="}))]);
         assert_ne!(changed.hash(None, Some(&hash)), hash);
-        assert_ne!(found.hash(changed.objects(), None), hash);
+        assert_ne!(references.hash(changed.objects(), None), hash);
     }
 
     #[test]
@@ -354,11 +363,11 @@ mod tests {
         let child = object("Secret", "a", json!({"k": "MQ=="}));
         let request = TestRequest::new(&parent).child("a", &child).build();
         let host = FakeHost::new();
-        let found = References::new()
+        let references = References::new()
             .secret("a", ["k"])
             .read(&request, &host)
             .unwrap();
-        assert!(found.is_complete());
+        assert!(references.is_complete());
         assert_eq!(host.reads(), []);
     }
 }

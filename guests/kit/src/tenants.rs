@@ -384,11 +384,11 @@ mod tests {
                 name: name.to_owned(),
             });
             let host = FakeHost::new().objects(secrets);
-            let found = References::new()
+            let references = References::new()
                 .pull_secrets(&named)
                 .read(&request, &host)
                 .unwrap();
-            check_pull_secrets(&request, scope, &found, None)
+            check_pull_secrets(&request, scope, &references, None)
         };
         let secret = |labels: Value| {
             json!({

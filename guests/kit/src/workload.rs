@@ -469,7 +469,7 @@ mod tests {
         assert!(find(&deployment).is_none());
         let parent = json!({"apiVersion": "example.com/v1", "kind": "Pond", "metadata": {}});
         let request = TestRequest::new(&parent).child("web", &deployment).build();
-        let found = Workload::find::<Deployment>(&request.children, "a").unwrap();
-        assert!(found.unwrap().is_settled());
+        let workload = Workload::find::<Deployment>(&request.children, "a").unwrap();
+        assert!(workload.unwrap().is_settled());
     }
 }

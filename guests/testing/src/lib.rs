@@ -48,7 +48,7 @@ impl Values {
     /// # Panics
     ///
     /// Panics if a pattern in the schema is no regular expression.
-    pub fn of(self, schema: &Value) -> BoxedStrategy<Value> {
+    pub fn strategy(self, schema: &Value) -> BoxedStrategy<Value> {
         let text = || prop_oneof![select(self.texts).prop_map(str::to_owned), ".{0,8}"];
         if let Some(values) = schema["enum"].as_array() {
             return select(values.clone()).boxed();
@@ -79,12 +79,12 @@ impl Values {
                 }
                 None => text().prop_map(Value::from).boxed(),
             },
-            "array" => prop::collection::vec(self.of(&schema["items"]), 0..4)
+            "array" => prop::collection::vec(self.strategy(&schema["items"]), 0..4)
                 .prop_map(Value::from)
                 .boxed(),
             _ if schema.get("additionalProperties").is_some() => {
                 let key = select(vec!["cpu", "memory", "a", "", "innkeeper.dev/key", "a/b"]);
-                let value = self.of(&schema["additionalProperties"]);
+                let value = self.strategy(&schema["additionalProperties"]);
                 prop::collection::btree_map(key, value, 0..3)
                     .prop_map(|map| json!(map))
                     .boxed()
@@ -100,7 +100,7 @@ impl Values {
             let is_required = required.contains(&json!(name));
             let name = name.clone();
             let presence = prop::bool::weighted(self.given);
-            (self.of(schema), presence).prop_map(move |(value, is_given)| {
+            (self.strategy(schema), presence).prop_map(move |(value, is_given)| {
                 (is_required || is_given).then(|| (name.clone(), value))
             })
         });

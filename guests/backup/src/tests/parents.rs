@@ -44,51 +44,54 @@ fn admitted() -> impl Strategy<Value = Value> {
     let kinds = ["Backup", "CronBackup"].map(|kind| {
         let properties = named(kind);
         let fields = ["backupModelRef", "databaseRefs", "storageRefs"];
-        let beside = fields.map(|field| prop::option::weighted(0.1, VALUES.of(&properties[field])));
+        let beside =
+            fields.map(|field| prop::option::weighted(0.1, VALUES.strategy(&properties[field])));
         let usual = any::<[bool; 3]>();
-        (VALUES.of(&properties["spec"]), beside, usual).prop_map(move |(spec, beside, usual)| {
-            let mut object = json!({
-                "apiVersion": "gobackup.io/v1", "kind": kind,
-                "metadata": { "name": "nightly", "namespace": "default" }, "spec": spec,
-            });
-            for (field, value) in fields.iter().zip(beside) {
-                if let Some(value) = value {
-                    object[*field] = value;
+        (VALUES.strategy(&properties["spec"]), beside, usual).prop_map(
+            move |(spec, beside, usual)| {
+                let mut object = json!({
+                    "apiVersion": "gobackup.io/v1", "kind": kind,
+                    "metadata": { "name": "nightly", "namespace": "default" }, "spec": spec,
+                });
+                for (field, value) in fields.iter().zip(beside) {
+                    if let Some(value) = value {
+                        object[*field] = value;
+                    }
                 }
-            }
-            if usual[0] || usual[1] {
-                object["spec"]["databaseRefs"] = json!([{ "name": "pg" }]);
-                object["spec"]
-                    .as_object_mut()
-                    .unwrap()
-                    .remove("backupModelRef");
-            }
-            if usual[0] || usual[2] {
-                object["spec"]["storageRefs"] = json!([{ "name": "s" }]);
-                object["spec"]
-                    .as_object_mut()
-                    .unwrap()
-                    .remove("defaultStorage");
-            }
-            if usual[2] {
-                object["spec"]["schedule"] = json!({ "cron": "@daily" });
-            }
-            // The plugin refuses scratch databases for dumps that the parent does not have.
-            if let Some(given) = object.pointer_mut("/spec/verify/databases") {
-                *given = json!([{ "database": "pg", "databaseRef": { "name": "scratch" } }]);
-            }
-            // The plugin refuses most random labels.
-            let labels = [
-                "/spec/podTemplate/spec/nodeSelector",
-                "/spec/runWith/labelSelector/matchLabels",
-            ];
-            for labels in labels {
-                if let Some(labels) = object.pointer_mut(labels) {
-                    *labels = json!({ "app": "shop" });
+                if usual[0] || usual[1] {
+                    object["spec"]["databaseRefs"] = json!([{ "name": "pg" }]);
+                    object["spec"]
+                        .as_object_mut()
+                        .unwrap()
+                        .remove("backupModelRef");
                 }
-            }
-            repaired(object)
-        })
+                if usual[0] || usual[2] {
+                    object["spec"]["storageRefs"] = json!([{ "name": "s" }]);
+                    object["spec"]
+                        .as_object_mut()
+                        .unwrap()
+                        .remove("defaultStorage");
+                }
+                if usual[2] {
+                    object["spec"]["schedule"] = json!({ "cron": "@daily" });
+                }
+                // The plugin refuses scratch databases for dumps that the parent does not have.
+                if let Some(given) = object.pointer_mut("/spec/verify/databases") {
+                    *given = json!([{ "database": "pg", "databaseRef": { "name": "scratch" } }]);
+                }
+                // The plugin refuses most random labels.
+                let labels = [
+                    "/spec/podTemplate/spec/nodeSelector",
+                    "/spec/runWith/labelSelector/matchLabels",
+                ];
+                for labels in labels {
+                    if let Some(labels) = object.pointer_mut(labels) {
+                        *labels = json!({ "app": "shop" });
+                    }
+                }
+                repaired(object)
+            },
+        )
     });
     prop::strategy::Union::new(kinds)
 }

@@ -15,7 +15,7 @@ use crate::Plugin;
 fn admitted() -> impl Strategy<Value = Value> {
     let crd = &manifest().crds[0];
     let root = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
-    let spec = Values::default().of(&root["properties"]["spec"]);
+    let spec = Values::default().strategy(&root["properties"]["spec"]);
     spec.prop_map(|spec| {
         let object = json!({
             "apiVersion": "etcd.ydzs.io/v1alpha1", "kind": "EtcdCluster",

@@ -85,8 +85,10 @@ fn run(shell: &[&str], job: &Child, variables: &[(&str, &str)]) -> (Option<i32>,
 
 /// Runs the script in each shell: sh, and the tools image's if this machine has it.
 fn check(job: &Child, variables: &[(&str, &str)], expected: (i32, &str, &str)) {
-    let busybox = Command::new("busybox").arg("true").status();
-    let has_busybox = busybox.is_ok_and(|status| status.success());
+    let has_busybox = Command::new("busybox")
+        .arg("true")
+        .status()
+        .is_ok_and(|status| status.success());
     let shells: [&[&str]; 2] = [&["sh"], &["busybox", "sh"]];
     for shell in shells.into_iter().take(1 + usize::from(has_busybox)) {
         let (code, output, message) = run(shell, job, variables);

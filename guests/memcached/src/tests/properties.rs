@@ -16,7 +16,7 @@ use crate::Plugin;
 fn admitted() -> impl Strategy<Value = Value> {
     let crd = &manifest().crds[0];
     let root = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
-    let spec = Values::default().of(&root["properties"]["spec"]);
+    let spec = Values::default().strategy(&root["properties"]["spec"]);
     spec.prop_map(|spec| {
         let object = json!({
             "apiVersion": "cache.example.com/v1", "kind": "Memcached",

@@ -64,10 +64,10 @@ proptest! {
                     let Block { start, layout, fill } = blocks.swap_remove(at);
                     // SAFETY: the block is of this allocator and is used no more.
                     let start = unsafe { bump.realloc(start, layout, size) };
-                    let kept = layout.size().min(size);
+                    let preserved = layout.size().min(size);
                     let layout = Layout::from_size_align(size, layout.align()).unwrap();
                     let block = Block { start, layout, fill };
-                    prop_assert!(block.holds(kept));
+                    prop_assert!(block.holds(preserved));
                     blocks.push(block.fill());
                 }
                 Step::Free(at) if !blocks.is_empty() => {

@@ -11,7 +11,7 @@ use super::{manifest, parent, schema};
 pub(super) fn admitted(name: impl Strategy<Value = String>) -> impl Strategy<Value = Value> {
     let properties =
         &manifest().crds[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
-    let spec = Values::default().of(&properties["spec"]);
+    let spec = Values::default().strategy(&properties["spec"]);
     (name, spec).prop_map(|(name, spec)| {
         let object = parent(&name, &spec).as_object().unwrap().clone();
         testing::admitted(schema(), object, |object, cause| {

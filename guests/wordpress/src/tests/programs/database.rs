@@ -122,10 +122,8 @@ fn a_first_start_of_the_database_that_was_cut_off_begins_again() {
 }
 
 fn check_cut_off_starts(container: &Container) {
-    let (data, first) = (
-        container.root.join("data-mysql"),
-        container.root.join("data-first-start"),
-    );
+    let data = container.root.join("data-mysql");
+    let first = container.root.join("data-first-start");
     let log = || fs::read_to_string(container.root.join("errors")).unwrap();
     let is_empty = |directory: &Path| fs::read_dir(directory).unwrap().next().is_none();
     let start = Instant::now();
