@@ -100,8 +100,12 @@ impl Plan<'_> {
     /// Returns the name of the claim for local storages, if they need one.
     pub(crate) fn local_claim(&self) -> Option<String> {
         self.claimed_locals().next()?;
-        let volume = self.parent.spec.local_volume.as_ref();
-        let name = volume.and_then(|volume| volume.claim_name.clone());
+        let name = self
+            .parent
+            .spec
+            .local_volume
+            .as_ref()
+            .and_then(|volume| volume.claim_name.clone());
         Some(name.unwrap_or_else(|| default_local_claim(self.request.name())))
     }
 }

@@ -33,8 +33,12 @@ pub(crate) const CONFIG_PATH: &str = "/etc/gobackup/gobackup.yml";
 
 /// Returns the Pod template of a run.
 pub(crate) fn template(plan: &Plan<'_>) -> PodTemplateSpec {
-    let template = plan.parent.spec.pod_template.as_ref();
-    let metadata = template.and_then(|template| template.metadata.as_ref());
+    let metadata = plan
+        .parent
+        .spec
+        .pod_template
+        .as_ref()
+        .and_then(|template| template.metadata.as_ref());
     PodTemplateSpec {
         metadata: Some(block::metadata(metadata, plan.labels("run"), [])),
         spec: Some(pod(plan)),

@@ -172,8 +172,10 @@ pub(crate) fn render(
 
 /// Warns about a compression whose program the default image lacks.
 fn warn_about_image(parent: &Parent, settings: &ArchiveSettings, rendered: &mut Rendered) {
-    let compression = settings.compress_with.as_ref();
-    let type_ = compression.and_then(|compression| compression.type_.as_deref());
+    let type_ = settings
+        .compress_with
+        .as_ref()
+        .and_then(|compression| compression.type_.as_deref());
     if let Some(type_ @ ("Z" | "taZ" | "tar.Z")) = type_
         && parent.spec.image.is_none()
     {
@@ -274,8 +276,10 @@ fn head(settings: &ArchiveSettings, rendered: &mut Rendered) -> Vec<(String, Nod
     ] {
         push_text(&mut model, key, text.as_ref());
     }
-    let compression = settings.compress_with.as_ref();
-    let args = compression.and_then(|compression| compression.args.as_ref());
+    let args = settings
+        .compress_with
+        .as_ref()
+        .and_then(|compression| compression.args.as_ref());
     if args.is_some_and(|args| !args.is_empty()) {
         rendered.warnings.push(Warning::new(
             "CompressArgsBroken",

@@ -144,8 +144,9 @@ impl Reporter<'_> {
             warnings.push(Warning::new("RetentionNotKept", message));
         }
         let job = self.history.recent.first().and_then(|run| {
-            let children = &self.request.children;
-            children.find_as("batch/v1", "Job", &run.job_name)
+            self.request
+                .children
+                .find_as("batch/v1", "Job", &run.job_name)
         });
         let ran_with = job.and_then(|job| {
             job.object()
@@ -214,8 +215,11 @@ impl Reporter<'_> {
         let stored = &self.stored;
         let expression_before = stored.effective_schedule.as_ref();
         // A due time stays until it is reached, so another one means another time zone.
-        let due = stored.next_run.as_ref().and_then(|time| time.parse().ok());
-        let due = due.filter(|due: &Timestamp| *due > now);
+        let due = stored
+            .next_run
+            .as_ref()
+            .and_then(|time| time.parse().ok())
+            .filter(|due: &Timestamp| *due > now);
         if expression_before.is_some_and(|before| before != expression)
             || due.is_some() && due != next
         {
@@ -251,8 +255,10 @@ impl Reporter<'_> {
     /// Returns the latest possible end of the last suspension.
     fn resumed(&self, now: Timestamp) -> Option<Timestamp> {
         let conditions = self.request.stored_status_value()?.get("conditions")?;
-        let mut conditions = conditions.as_array()?.iter();
-        let stored = conditions.find(|condition| condition["type"] == "Scheduled")?;
+        let stored = conditions
+            .as_array()?
+            .iter()
+            .find(|condition| condition["type"] == "Scheduled")?;
         if stored["reason"] == "Suspended" {
             return Some(now);
         }
@@ -441,8 +447,9 @@ impl Reporter<'_> {
             }
         }
         let was_suspended = ["Ready", "Scheduled"].iter().any(|type_| {
-            let stored = self.request.stored_condition(type_);
-            stored.is_some_and(|stored| stored.reason == "Suspended")
+            self.request
+                .stored_condition(type_)
+                .is_some_and(|stored| stored.reason == "Suspended")
         });
         // The next pass only knows what a condition states, and a problem may replace the suspension.
         let is_stated = conditions

@@ -339,8 +339,10 @@ fn newest(status: &BackupStatus, kind: &str, name: &str, storage: &str) -> Resul
         .iter()
         .filter(|run| run.phase == Phase::Succeeded);
     let file = good.find_map(|run| {
-        let mut stored = run.artifacts.iter();
-        let artifact = stored.find(|artifact| artifact.storage == storage)?;
+        let artifact = run
+            .artifacts
+            .iter()
+            .find(|artifact| artifact.storage == storage)?;
         Some(artifact.file.clone())
     });
     file.ok_or_else(|| Stop::Blocked {

@@ -77,8 +77,11 @@ impl History {
             .filter(|job| schedule.is_some() && job::controller(&job.metadata) == schedule);
         let mut observed = BTreeMap::new();
         let verification = names::suffixed(request, kind.verification());
-        let own = request.children.all::<ObservedJob>()?.into_iter();
-        let own = own.filter(|job| job.metadata.name.as_ref() != Some(&verification));
+        let own = request
+            .children
+            .all::<ObservedJob>()?
+            .into_iter()
+            .filter(|job| job.metadata.name.as_ref() != Some(&verification));
         for job in own.chain(scheduled) {
             let task = Task::new(&job);
             let run = ObservedRun {
@@ -90,8 +93,10 @@ impl History {
         let stored: BackupStatus = request.stored_status().unwrap_or_default();
         let last_request = requested::acted_on(request, &stored);
         let restores = restores::read(request, host, kind, stored.restores.clone())?;
-        let status = cron_job.as_ref().map(|cron_job| &cron_job.status);
-        let succeeded = status.and_then(|status| status.last_successful_time.as_ref());
+        let succeeded = cron_job
+            .as_ref()
+            .map(|cron_job| &cron_job.status)
+            .and_then(|status| status.last_successful_time.as_ref());
         let mut history = Self::merge(stored, observed, succeeded.map(|time| time.0.to_string()));
         history.cron_job = cron_job;
         history.last_request = last_request;

@@ -333,8 +333,11 @@ fn check_claims(
     owner: Option<Claimant<'_>>,
     limits: &Tenants,
 ) -> Result<(), Stop> {
-    let local = parent.spec.local_volume.as_ref();
-    let local = local.and_then(|volume| volume.claim_name.as_deref());
+    let local = parent
+        .spec
+        .local_volume
+        .as_ref()
+        .and_then(|volume| volume.claim_name.as_deref());
     let mut missing = Vec::new();
     for name in claims(parent) {
         match claim::find(request, host, name)? {
@@ -379,8 +382,10 @@ pub(crate) fn check_made(
 /// The claims that a parent names.
 fn claims(parent: &Parent) -> impl Iterator<Item = &str> {
     let spec = &parent.spec;
-    let volumes = spec.volumes.iter();
-    let mounted = volumes.filter_map(|volume| volume.persistent_volume_claim.as_ref());
+    let mounted = spec
+        .volumes
+        .iter()
+        .filter_map(|volume| volume.persistent_volume_claim.as_ref());
     let state = spec
         .state
         .iter()

@@ -93,8 +93,10 @@ pub(crate) fn services(cluster: &Cluster<'_>) -> [Child; 2] {
 /// The names of Services that do not exist or belong to another owner.
 pub(crate) fn missing_services(request: &Request, cluster: &Cluster<'_>) -> Vec<String> {
     let is_own = |name: &String| {
-        let observed = request.children.find::<Service>(name);
-        observed.is_some_and(|observed| !observed.is_deleting())
+        request
+            .children
+            .find::<Service>(name)
+            .is_some_and(|observed| !observed.is_deleting())
     };
     let mut names = vec![cluster.name.to_owned(), cluster.client_service()];
     names.retain(|name| !is_own(name));

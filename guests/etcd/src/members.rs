@@ -85,14 +85,18 @@ impl<'a> Template<'a> {
 
     /// True if all Pods have the template.
     pub(crate) fn is_rolled_out(&self) -> bool {
-        let running = self.observation.running.as_ref();
-        running.is_some_and(|running| running.is_rolled_out(self.hash()))
+        self.observation
+            .running
+            .as_ref()
+            .is_some_and(|running| running.is_rolled_out(self.hash()))
     }
 
     /// True if the StatefulSet has the template.
     pub(crate) fn is_written(&self) -> bool {
-        let observed = self.observation.stateful_set.as_ref();
-        observed.is_some_and(|observed| self.hash().is_on(&observed.metadata))
+        self.observation
+            .stateful_set
+            .as_ref()
+            .is_some_and(|observed| self.hash().is_on(&observed.metadata))
     }
 }
 

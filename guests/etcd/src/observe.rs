@@ -296,8 +296,11 @@ fn claims(
             None => host.get::<PersistentVolumeClaim>(cluster.namespace, &name)?,
         };
         let Some(claim) = existing else { continue };
-        let labels = claim.metadata.labels.as_ref();
-        let uid = labels.and_then(|labels| labels.get(CLUSTER_UID_LABEL));
+        let uid = claim
+            .metadata
+            .labels
+            .as_ref()
+            .and_then(|labels| labels.get(CLUSTER_UID_LABEL));
         claims.insert(
             ordinal,
             Claim {

@@ -148,8 +148,10 @@ pub(crate) fn next(record: &Record, seen: &Seen) -> Next {
 /// True if etcd may have removed members that the record still has, and so may need fewer votes: the record or the
 /// Job was deleted in between.
 fn may_be_behind(record: &Record, seen: &Seen, ready: usize) -> bool {
-    let mut progress = record.replacing.values();
-    let may_be_removed = progress.any(|progress| matches!(progress, Replacement::Lost(_)));
+    let may_be_removed = record
+        .replacing
+        .values()
+        .any(|progress| matches!(progress, Replacement::Lost(_)));
     let is_open = may_be_removed || !lost(record, seen).is_empty();
     is_open && ready >= MEMBERS_AFTER_REMOVAL_MIN && !seen.is_surveyed
 }

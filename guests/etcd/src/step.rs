@@ -288,8 +288,10 @@ fn form(
         members::keeps_claims(stateful_set)
     } else {
         record.admitted.iter().all(|(ordinal, uid)| {
-            let pod = observation.pods.get(ordinal);
-            pod.is_some_and(|pod| pod.uid == *uid && !pod.has_run)
+            observation
+                .pods
+                .get(ordinal)
+                .is_some_and(|pod| pod.uid == *uid && !pod.has_run)
         })
     };
     if observation.is_leaving || (is_outdated && ready.is_empty() && keeps_data) {
@@ -337,8 +339,10 @@ fn admitting_founders(
         Some((*ordinal, pod.uid.clone()))
     });
     let founders: BTreeMap<i32, String> = founders.collect::<Option<_>>()?;
-    let mut admitted = record.admitted.iter();
-    let is_left = admitted.any(|(ordinal, uid)| founders.get(ordinal) == Some(uid));
+    let is_left = record
+        .admitted
+        .iter()
+        .any(|(ordinal, uid)| founders.get(ordinal) == Some(uid));
     (!cluster.is_persistent() && !is_left).then(|| Record {
         admitted: founders,
         ..record.clone()

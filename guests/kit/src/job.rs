@@ -162,8 +162,11 @@ pub fn termination_message<'a>(
 
 /// Returns the controlling owner's UID.
 pub fn controller(metadata: &ObjectMeta) -> Option<&str> {
-    let owners = metadata.owner_references.as_deref()?;
-    let owner = owners.iter().find(|owner| owner.controller == Some(true))?;
+    let owner = metadata
+        .owner_references
+        .as_deref()?
+        .iter()
+        .find(|owner| owner.controller == Some(true))?;
     Some(&owner.uid)
 }
 

@@ -231,8 +231,11 @@ impl Workload {
     /// Why Pods cannot be created, such as a quota, if the controller reports it. The StatefulSet controller writes only
     /// events.
     pub fn replica_failure(&self) -> Option<&str> {
-        let mut conditions = self.status.conditions.iter();
-        let failure = conditions.find(|condition| condition.is("ReplicaFailure", "True"))?;
+        let failure = self
+            .status
+            .conditions
+            .iter()
+            .find(|condition| condition.is("ReplicaFailure", "True"))?;
         Some(&failure.message)
     }
 
@@ -245,8 +248,12 @@ impl Workload {
 
     /// A Pod template annotation.
     pub fn annotation(&self, key: &str) -> Option<&str> {
-        let annotations = &self.spec.template.metadata.annotations;
-        annotations.get(key).map(String::as_str)
+        self.spec
+            .template
+            .metadata
+            .annotations
+            .get(key)
+            .map(String::as_str)
     }
 
     /// The image of a container in the Pod template, init containers excluded.

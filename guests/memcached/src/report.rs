@@ -131,8 +131,10 @@ impl Observation {
         // A Deployment with another template reports on that template.
         let is_late =
             workload.is_some_and(|workload| workload.is_late() && workload.is_current(template));
-        let cause = self.cause.as_ref();
-        let cause = cause.map_or_else(String::new, |cause| format!("; {cause}"));
+        let cause = self
+            .cause
+            .as_ref()
+            .map_or_else(String::new, |cause| format!("; {cause}"));
         if size > 0 && is_late {
             let message =
                 format!("{ready_of}; the Deployment exceeded its progress deadline{cause}");

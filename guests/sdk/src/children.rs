@@ -267,8 +267,8 @@ impl Children {
     /// Returns whether the parent has an object with this child's kind and name that is not being deleted.
     pub fn has(&self, child: &Child) -> bool {
         let api_version = child.object.get("apiVersion").and_then(Value::as_str);
-        let observed = self.find_as(api_version.unwrap_or_default(), child.kind(), child.name());
-        observed.is_some_and(|observed| !observed.is_deleting())
+        self.find_as(api_version.unwrap_or_default(), child.kind(), child.name())
+            .is_some_and(|observed| !observed.is_deleting())
     }
 
     /// Protects a child that refers to others by name, such as a Certificate or an Ingress for a Service.

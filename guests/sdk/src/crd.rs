@@ -152,8 +152,10 @@ impl Crd {
     /// Panics if there is no such property.
     pub fn remove(self, path: &str, name: &str) -> Self {
         self.edit_schema(path, |schema| {
-            let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
-            let removed = properties.and_then(|properties| properties.remove(name));
+            let removed = schema
+                .get_mut("properties")
+                .and_then(Value::as_object_mut)
+                .and_then(|properties| properties.remove(name));
             assert!(
                 removed.is_some(),
                 "there is no property {name:?} at {path:?}"

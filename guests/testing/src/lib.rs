@@ -150,10 +150,14 @@ pub fn leave_out_of_spec(
 /// Returns the causes of a rejection.
 pub fn admit(schema: &Schema, object: Map<String, Value>) -> Result<Admitted, String> {
     schema.admit(object).map_err(|rejection| {
-        let causes = rejection.causes().iter().map(ToString::to_string);
-        // The note about skipped rules says nothing about the object.
-        let causes = causes.filter(|cause| !cause.starts_with("the object: not all rules"));
-        format!("rejected, {}", causes.collect::<Vec<_>>().join("; "))
+        let causes: Vec<String> = rejection
+            .causes()
+            .iter()
+            .map(ToString::to_string)
+            // The note about skipped rules says nothing about the object.
+            .filter(|cause| !cause.starts_with("the object: not all rules"))
+            .collect();
+        format!("rejected, {}", causes.join("; "))
     })
 }
 

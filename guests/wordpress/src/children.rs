@@ -97,8 +97,9 @@ fn marked<T: Serialize + kube::Resource>(mut object: T) -> T {
 /// The first child, as kind and name, whose desired state is not in the cluster yet.
 pub(crate) fn unapplied(request: &Request, stated: &[Child]) -> Option<String> {
     let mark = |object: &serde_json::Value| {
-        let mark = &object["metadata"]["annotations"][TEMPLATE_HASH];
-        mark.as_str().map(ToOwned::to_owned)
+        object["metadata"]["annotations"][TEMPLATE_HASH]
+            .as_str()
+            .map(ToOwned::to_owned)
     };
     let mut marked = stated
         .iter()

@@ -375,8 +375,10 @@ fn archive(parent: &Parent, runs: &[Run]) -> Option<Archive> {
         .next()?;
     let mut good = runs.iter().filter(|run| run.phase == Phase::Succeeded);
     good.find_map(|run| {
-        let mut stored = run.artifacts.iter();
-        let artifact = stored.find(|artifact| artifact.storage == key)?;
+        let artifact = run
+            .artifacts
+            .iter()
+            .find(|artifact| artifact.storage == key)?;
         Some((artifact.file.clone(), run.completion_time.clone()))
     })
 }

@@ -7,8 +7,10 @@ const ALERTS: &str = include_str!("../../monitoring/alerts.yaml");
 
 /// Returns a kind's schema.
 fn root(kind: &str) -> &'static Value {
-    let mut crds = manifest().crds.iter();
-    let crd = crds.find(|crd| crd["spec"]["names"]["kind"] == kind);
+    let crd = manifest()
+        .crds
+        .iter()
+        .find(|crd| crd["spec"]["names"]["kind"] == kind);
     &crd.expect("the definition is there")["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 }
 

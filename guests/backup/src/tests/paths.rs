@@ -241,8 +241,12 @@ fn local_archives_lie_below_the_mount_of_their_claim() {
     assert_eq!(fetched(&back, "restore"), "/backups/default/nightly/shop/");
     let run = pod(&outcome, "run")["containers"][0].clone();
     for container in [&run, &pod(&back, "restore")["initContainers"][0]] {
-        let mut mounts = container["volumeMounts"].as_array().unwrap().iter();
-        let mount = mounts.find(|mount| mount["name"] == "local").unwrap();
+        let mount = container["volumeMounts"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|mount| mount["name"] == "local")
+            .unwrap();
         assert_eq!(
             (&mount["mountPath"], &mount["subPath"]),
             (&json!("/backups/"), &json!("s"))

@@ -540,8 +540,12 @@ fn a_restore_mounts_no_claim_of_another_parent() {
         }
         assert_eq!(names(&outcome), [expected], "{found}: {ready}");
         let object = &outcome.child("restore").unwrap().object["spec"]["template"]["spec"];
-        let mut volumes = object["volumes"].as_array().unwrap().iter();
-        let local = volumes.find(|volume| volume["name"] == "local").unwrap();
+        let local = object["volumes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|volume| volume["name"] == "local")
+            .unwrap();
         assert_eq!(local["persistentVolumeClaim"]["readOnly"], true);
     }
 }

@@ -41,14 +41,16 @@ impl Form {
             Self::Nothing => value.is_empty(),
             Self::Switch => matches!(value, "" | "true" | "false"),
             Self::Number => is_number(value),
-            Self::Between(least, most) => {
-                let number = value.parse().ok().filter(|_| is_number(value));
-                number.is_some_and(|number: u64| (least.into()..=most.into()).contains(&number))
-            }
-            Self::Decimal(above, below) => {
-                let number = value.parse().ok().filter(|_| is_decimal(value));
-                number.is_some_and(|number: f64| number > above.into() && number < below.into())
-            }
+            Self::Between(least, most) => value
+                .parse()
+                .ok()
+                .filter(|_| is_number(value))
+                .is_some_and(|number: u64| (least.into()..=most.into()).contains(&number)),
+            Self::Decimal(above, below) => value
+                .parse()
+                .ok()
+                .filter(|_| is_decimal(value))
+                .is_some_and(|number: f64| number > above.into() && number < below.into()),
             Self::Duration => is_duration(value),
             Self::Choice(texts) => texts.contains(&value),
             Self::Words => value.split(',').all(is_word),

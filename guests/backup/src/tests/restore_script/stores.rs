@@ -198,15 +198,18 @@ const ROWS: [Row; 7] = [
 
 /// The rows above, and one for each further type like S3.
 pub(in crate::tests) fn rows() -> Vec<Row> {
-    let further = STORAGES.types.iter().filter(|type_| type_.is_s3_like);
-    let further = further.filter(|type_| ROWS.iter().all(|row| row.type_ != type_.name));
-    let further = further.map(|type_| Row {
-        type_: type_.name,
-        protocol: "s3",
-        has_key: false,
-        config: r#"{"endpoint": "http://127.0.0.1:PORT", "bucket": "b", "path": "archives", "region": "eu", "force_path_style": true, "storage_class": "STANDARD"}"#,
-        credentials: KEYS,
-    });
+    let further = STORAGES
+        .types
+        .iter()
+        .filter(|type_| type_.is_s3_like)
+        .filter(|type_| ROWS.iter().all(|row| row.type_ != type_.name))
+        .map(|type_| Row {
+            type_: type_.name,
+            protocol: "s3",
+            has_key: false,
+            config: r#"{"endpoint": "http://127.0.0.1:PORT", "bucket": "b", "path": "archives", "region": "eu", "force_path_style": true, "storage_class": "STANDARD"}"#,
+            credentials: KEYS,
+        });
     ROWS.into_iter().chain(further).collect()
 }
 
