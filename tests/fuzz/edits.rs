@@ -107,7 +107,7 @@ impl Edits {
             Some(documents) => self.edited_tree(documents, edits),
         };
         for edit in edits {
-            // Damaged JSON is refused early, so few edits may damage it.
+            // Damaged JSON is refused early, so only some edits may damage it.
             if seed.documents.is_none() || edit.0 >= 250 {
                 self.edit_bytes(&mut bytes, *edit);
             }
@@ -274,7 +274,7 @@ fn count(value: &Value) -> usize {
     }
 }
 
-/// Returns a part by its number.
+/// Returns a part by number.
 fn nth<'a>(value: &'a mut Value, at: &mut usize) -> Option<&'a mut Value> {
     if *at == 0 {
         return Some(value);

@@ -17,7 +17,7 @@ const PRIVILEGED_GROUPS: [&str; 6] = [
     "rbac.authorization.k8s.io",
 ];
 
-/// Checks a child and returns its identity.
+/// Checks a child and returns the identity.
 pub(super) fn check(case: &Case, child: &Child) -> ObjectId {
     let kind = child.kind.group_kind();
     check_kind(case, child, &kind);
@@ -231,7 +231,7 @@ fn check_restricted(spec: &Value) {
     }
 }
 
-/// A plugin from a file stays in the parent's namespace and instructs no other controller.
+/// A plugin from a file stays in the parent's namespace and does not instruct other controllers.
 fn check_addresses(case: &Case, kind: &GroupKind, object: &Value) {
     let is_confirmed = case.grants.children[kind].privileged;
     if is_core(kind, "Service") && !is_confirmed {

@@ -1,4 +1,4 @@
-//! Runs a target, first on its corpus, then on generated inputs.
+//! Runs a target, first on the corpus, then on generated inputs.
 
 use std::{
     cell::OnceCell,
@@ -23,7 +23,7 @@ use super::{
 /// The number of generated inputs in a run without a time, and in one round of a timed run.
 const INPUTS: u32 = 1000;
 
-/// Runs a target on its corpus and on generated inputs: a thousand, or as many as fit into `INNKEEPER_FUZZ_SECONDS`.
+/// Runs a target on the corpus and on generated inputs: a thousand, or as many as fit into `INNKEEPER_FUZZ_SECONDS`.
 pub(super) fn run(target: &'static str) {
     run_with(target, Vec::new(), None);
 }

@@ -15,7 +15,7 @@ use super::edits::BYTES_MAX;
 /// Schema levels within one text: each is one or two JSON levels, and parsers allow 128.
 const NESTED_MAX: u32 = 50;
 
-/// An input's parameters. Every number is valid: it selects a form by its remainder.
+/// An input's parameters. Every number is valid: it selects a form by the remainder.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
     /// Levels, or the length of a reference chain.

@@ -37,7 +37,7 @@ const GROWTH_MAX: u64 = 256 << 20;
 /// Address space that an allocator may reserve without using it: two glibc arenas.
 const RESERVE: u64 = 256 << 20;
 
-/// The socket and the target for a process that serves its parent, separated by a space.
+/// The socket and the target for a worker process, separated by a space.
 const SERVE: &str = "INNKEEPER_FUZZ_WORKER";
 /// The test that serves.
 const TEST: &str = "worker::inputs_that_end_their_process_are_named";

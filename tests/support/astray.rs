@@ -14,7 +14,7 @@ pub fn wants_time() -> Vec<u8> {
 
 /// A component with nested loops, each of which may change every variable.
 ///
-/// The compiler tracks every variable in every loop, so its cost grows with the product of the two numbers.
+/// The compiler tracks every variable in every loop, so the cost grows with the product of the two numbers.
 fn component(loops: usize, variables: usize) -> Vec<u8> {
     let mut body = "loop\n".repeat(loops);
     let mut line = |line: std::fmt::Arguments<'_>| {

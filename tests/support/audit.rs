@@ -27,7 +27,7 @@ pub struct Audit {
 pub struct Write {
     /// `create`, `update`, `patch`, `delete` or `deletecollection`.
     pub verb: String,
-    /// The plural with its group, `deployments.apps`, and the subresource after a slash.
+    /// The plural with the group, `deployments.apps`, and the subresource after a slash.
     pub resource: String,
     /// The namespace; empty for cluster-scoped objects.
     pub namespace: String,
@@ -54,7 +54,7 @@ pub struct Write {
 pub struct Request {
     /// `get`, `list`, `watch`, `patch` and so on.
     pub verb: String,
-    /// The plural with its group, and the subresource after a slash.
+    /// The plural with the group, and the subresource after a slash.
     pub resource: String,
     /// The namespace; empty for requests without one.
     pub namespace: String,

@@ -72,7 +72,7 @@ impl ControlPlane {
         })
     }
 
-    /// The control plane that a suite's tests share; each test uses its own namespace.
+    /// The control plane that a suite's tests share; each test uses a separate namespace.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<ControlPlane> = OnceLock::new();
         SHARED.get_or_init(|| Self::start().expect("the control plane should start"))

@@ -40,7 +40,7 @@ pub fn spins_in_describe() -> Vec<u8> {
     })
 }
 
-/// A plugin that loops forever in its start function.
+/// A plugin that loops forever in the start function.
 pub fn spins_at_start() -> Vec<u8> {
     component(&Parts {
         fields: &format!("(func $start {SPIN}) (start $start)"),
@@ -91,7 +91,7 @@ pub fn described_falsely(plugin: &[u8]) -> Vec<u8> {
     described_as(plugin, br#"{"name":"another"}"#)
 }
 
-/// The plugin with this text as its embedded description.
+/// The plugin with this text as the embedded description.
 pub fn described_as(plugin: &[u8], description: &[u8]) -> Vec<u8> {
     with_section(plugin, "innkeeper:description", description)
 }

@@ -10,7 +10,7 @@ use crate::{
     process::path_from_env,
 };
 
-/// The release name, which is also the name of the host and its account.
+/// The release name, which is also the name of the host and the account.
 pub const RELEASE: &str = "innkeeper";
 /// The release namespace.
 pub const NAMESPACE: &str = "innkeeper-system";

@@ -220,7 +220,7 @@ fn cgroup(container: &Value, directory: &Path) -> Result<PathBuf> {
     Ok(cgroup)
 }
 
-/// Creates the volumes; returns each with its mount point.
+/// Creates the volumes; returns each with a mount point.
 fn volumes(
     plane: &ControlPlane,
     deployment: &Value,

@@ -273,7 +273,7 @@ impl fmt::Debug for User {
     }
 }
 
-/// A kind, and the namespace of its objects.
+/// A kind, and the namespace of the objects.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind<'a> {
     /// `apps/v1`.

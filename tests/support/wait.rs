@@ -13,13 +13,13 @@ const DEADLINE: Duration = Duration::from_mins(3);
 /// The interval between checks.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// Waits until `check` returns a value; panics with its last error after three minutes.
+/// Waits until `check` returns a value; panics with the last error after three minutes.
 #[track_caller]
 pub fn eventually<T, E: Display>(condition: &str, check: impl FnMut() -> Result<T, E>) -> T {
     eventually_for(DEADLINE, condition, check)
 }
 
-/// Waits until `check` returns a value; panics with its last error after `deadline`.
+/// Waits until `check` returns a value; panics with the last error after `deadline`.
 #[track_caller]
 pub fn eventually_for<T, E: Display>(
     deadline: Duration,

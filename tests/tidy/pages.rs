@@ -120,7 +120,7 @@ fn every_picture_shows_its_source() {
                 .filter(|label| !drawn.contains(*label))
                 .map(|label| format!("{picture}.svg lacks {label:?}: render it again")),
         );
-        // A node without a label shows its name.
+        // A node without a label shows the node name.
         let foreign = drawn
             .iter()
             .filter(|text| !labels.contains(*text) && !source.contains(&***text));

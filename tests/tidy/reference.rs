@@ -24,7 +24,7 @@ const TAKES_ANY_TEXT: &str = "a String takes any text";
 /// The directory with the pages.
 const DIRECTORY: &str = "host/docs/reference";
 
-/// Compares a page with its file.
+/// Compares a page with the file.
 fn check(name: &str, title: &str, opening: &str, body: &str) {
     let marker = "<!-- Generated: UPDATE_EXPECT=1 cargo test --release --locked -p innkeeper-tests --test tidy reference. Do not edit. -->";
     let page = format!("{marker}\n\n# {title}\n\n{opening}\n\n{}\n", body.trim());

@@ -1,4 +1,4 @@
-//! Names and labels of children. Parents of different kinds may share a name, so their children have different
+//! Child names and labels. Parents with different kinds may share a name, so their children have different
 //! suffixes.
 
 use std::collections::BTreeMap;

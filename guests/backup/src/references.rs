@@ -261,7 +261,7 @@ struct Reader<'a> {
     namespace: &'a str,
     /// Names of missing objects by kind.
     missing: BTreeMap<String, BTreeSet<String>>,
-    /// Error of the first object with an unknown type, or that does not match its schema.
+    /// The error for the first object that has an unknown type or does not match the schema.
     problem: Option<Stop>,
     warnings: Vec<Warning>,
 }

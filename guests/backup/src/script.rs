@@ -36,7 +36,7 @@ pub(crate) const REDACT: &str = include_str!("scripts/redact.sh");
 /// Prefix of the message line that says why gobackup kept more archives than `keep`.
 pub(crate) const RETENTION: &str = "gobackup did not apply keep: ";
 
-/// Checks the dumps of one database: `check_dump TYPE PATH NAME`. PATH is the dump's directory, for etcd the prefix of its
+/// Checks the dumps of one database: `check_dump TYPE PATH NAME`. PATH is the dump's directory, for etcd the prefix of the
 /// file, whose name ends with the endpoint.
 ///
 /// gobackup trusts exit codes, but sqlite3 exits with 0 for a file that it cannot read, and mongodump for a database that

@@ -36,7 +36,7 @@ const fn listed(name: &'static str, availability: Availability) -> Flag {
     }
 }
 
-/// A duration, a number of hours or a number of revisions.
+/// A duration, an hour count or a revision count.
 const RETENTION: Form = Form::Words;
 
 const PROXY: Availability = Availability::Until(6, "run etcd grpc-proxy separately, or remove it");

@@ -103,7 +103,7 @@ fn certificate_keys(cluster: &Cluster<'_>, observation: &Observation) -> Result<
     }
 }
 
-/// Checks the issuers, and that cert-manager's Secrets belong to no other parent. A missing Secret is not a spec
+/// Checks the issuers, and that cert-manager's Secrets do not belong to another parent. A missing Secret is not a spec
 /// problem, because the Certificate is a child.
 fn issued(
     request: &Request,

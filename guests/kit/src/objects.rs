@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use innkeeper_sdk::child::metadata;
 use k8s_openapi::api::core::v1::{ConfigMap, Service, ServicePort, ServiceSpec};
 
-/// Returns a ClusterIP Service with one port, for the Pods that have its labels.
+/// Returns a ClusterIP Service with one port, for the Pods that have the same labels.
 ///
 /// ```
 /// use innkeeper_kit::{labels::base_labels, objects};

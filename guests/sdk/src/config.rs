@@ -70,7 +70,7 @@ pub(crate) fn schema_of<T: JsonSchema>() -> Value {
     schema
 }
 
-/// Makes one list of values of an enum whose variants have descriptions; schemars makes an alternative of each.
+/// Merges an enum whose variants have descriptions into one value list; schemars creates an alternative for each.
 #[derive(Clone, Debug)]
 struct PlainEnum;
 
@@ -89,7 +89,7 @@ impl Transform for PlainEnum {
     }
 }
 
-/// The values of alternatives that are lists of values of one type, and the type.
+/// The values and the type, if all alternatives are value lists with one type.
 fn plain_values(alternatives: &Value) -> Option<(Vec<Value>, Value)> {
     let alternatives = alternatives.as_array()?;
     let type_ = alternatives.first()?.get("type")?;

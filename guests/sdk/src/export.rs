@@ -74,7 +74,7 @@ macro_rules! export {
     };
 }
 
-/// Returns one manifest for the reconcilers of a plugin: the identity of the first, and each kind once.
+/// Returns one manifest for a plugin's reconcilers: the first one's identity, and each kind once.
 pub fn merge(manifests: impl IntoIterator<Item = Manifest>) -> Manifest {
     fn extend<T: PartialEq>(list: &mut Vec<T>, more: Vec<T>) {
         for item in more {

@@ -13,7 +13,7 @@ pub trait ChildKinds {
     /// Returns the kinds in the order in which the plugin states them.
     fn kinds() -> Vec<ChildKind>;
 
-    /// Returns a child of one of these kinds with the default policies.
+    /// Returns a child with one of these kinds and the default policies.
     ///
     /// [`Context::child`](crate::context::Context::child) does the same where there is a context.
     ///

@@ -70,7 +70,7 @@ pub trait Reconciler: Sized {
     }
 }
 
-/// A parent as a reconciler reads it: any type of kube's derive and of k8s-openapi.
+/// A parent as a reconciler reads it: any kube derive or k8s-openapi type.
 pub trait Parent: DeserializeOwned {
     /// Returns whether the request's parent is of this kind, in any version.
     fn is_parent_of(request: &Request) -> bool;

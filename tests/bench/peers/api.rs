@@ -18,7 +18,7 @@ const VERSION: &str = "v1";
 const KIND: &str = "Memcached";
 const PLURAL: &str = "memcacheds";
 
-/// This process's API group for parents, if it differs from the default: with several operators, each needs its own kind.
+/// This process's API group for parents, if it differs from the default: with several operators, each needs a separate kind.
 pub(crate) static GROUP_OF_PROCESS: OnceLock<String> = OnceLock::new();
 
 /// The parent kind in an API group.

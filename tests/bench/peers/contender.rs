@@ -68,7 +68,7 @@ impl Contender {
         request.user_agent == agent
     }
 
-    /// Starts the contender; the host keeps its compiled plugins in `cache`.
+    /// Starts the contender; the host keeps compiled plugins in `cache`.
     pub(crate) fn start(self, plane: &ControlPlane, cache: &Path) -> Result<Started> {
         let kubeconfig = plane.kubeconfig();
         let concurrency = CONCURRENCY.to_string();

@@ -31,7 +31,7 @@ const RATES: [(u32, usize); 3] = [(10, 200), (100, 1000), (300, 3000)];
 const EDITORS: usize = 64;
 /// The field manager for edits.
 const EDITOR: &str = "bench-editor";
-/// The first edit's value; each later edit adds 1, so that a value identifies its edit.
+/// The first edit's value; each later edit adds 1, so that a value identifies an edit.
 const FIRST_VALUE: usize = 128;
 /// Nine times what sending the edits takes at the lowest rate; only a failing run waits that long.
 const PATIENCE: Duration = Duration::from_mins(3);
@@ -122,7 +122,7 @@ fn value_of(write: &Write) -> Option<u64> {
     arguments.get(at + 1).and_then(Value::as_str)?.parse().ok()
 }
 
-/// Waits until every edit has its write, and returns the measured times.
+/// Waits until every edit has a write, and returns the measured times.
 fn follow(
     audit: &Audit,
     contender: Contender,
@@ -160,7 +160,7 @@ fn follow(
     }
 }
 
-/// When an edit and its write were received and answered.
+/// When an edit and the write were received and answered.
 struct Pair {
     edited: Timestamp,
     received: Timestamp,

@@ -1,4 +1,4 @@
-//! Ten plugins in one host beside ten kube-rs operators, each with a parent kind of its own.
+//! Ten plugins in one host beside ten kube-rs operators, each with a separate parent kind.
 //!
 //! Each plugin is the shipped memcached with another API group. Each operator watches only the namespace with its
 //! parents, because real operators have distinct labels and see only their own objects.

@@ -29,7 +29,7 @@ pub(crate) struct Report {
     plugins: Vec<Plugins>,
 }
 
-/// A table row's name, and how to get its figure from a run.
+/// A table row's name, and how to get the figure from a run.
 type Line<T> = (&'static str, fn(&T) -> f64);
 
 const LINES: [Line<Run>; 17] = [

@@ -135,7 +135,7 @@ pub(crate) struct Verdict {
     pub(crate) noise: Vec<f64>,
     /// The median over the rounds is within the target.
     pub(crate) met: bool,
-    /// Every round exceeds the target by more than its noise.
+    /// Every round exceeds the target by more than the noise.
     pub(crate) missed: bool,
 }
 

@@ -64,7 +64,7 @@ fn serve(site: &Site, host: &Host, numbers: std::ops::Range<u32>) -> Result<()> 
     site.settle(Duration::from_secs(5))
 }
 
-/// Returns the host's CPU time during a period without work, and its memory at the end.
+/// Returns the host's CPU time during a period without work, and the memory at the end.
 fn watch(site: &Site, host: &mut Host) -> Result<Usage> {
     site.settle(Duration::from_secs(3))?;
     let before = host.process().usage()?;

@@ -16,7 +16,7 @@ use crate::{
     render::{Credential, KEYS},
 };
 
-/// Directory of gobackup's state, the list of stored archives.
+/// Directory for gobackup's state, the list of stored archives.
 pub(super) const STATE: &str = "/var/lib/gobackup";
 
 /// Mode of key files: readable for root, which owns them, and for the run's group.

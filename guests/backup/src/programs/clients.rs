@@ -66,7 +66,7 @@ pub(crate) const ETCDCTL: Program = Program::new(
     ],
 );
 
-/// `sqlpackage`, as its manual spells the options. `/Profile` and `/DiagnosticsFile` name files.
+/// `sqlpackage`, as the manual spells the options. `/Profile` and `/DiagnosticsFile` name files.
 pub(crate) const SQLPACKAGE: Program = Program::new(
     "sqlpackage",
     Syntax::Colon,

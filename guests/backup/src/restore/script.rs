@@ -38,12 +38,12 @@ const DATABASES: &str = include_str!("../scripts/databases.sh");
 /// drops what was created, a table ignores a row that exists. So `expect_TYPE` lists the names in the dump, `present_TYPE`
 /// those in the server's catalog, each as `COUNT NAME`, and `compare NAME END` fails if the second list has less.
 ///
-/// pg_dump and pg_restore write a comment before each object. mysqldump can omit comments, so its statements count; it
+/// pg_dump and pg_restore write a comment before each object. mysqldump can omit comments, so the statements count; it
 /// writes routines, which contain statements, between two `DELIMITER` lines, and a table in place of a view first. SQLite
 /// compares the dumps of both files, including the number of rows.
 ///
 /// `compare_files ARCHIVE DIRECTORY` checks the size of each file and lists owners other than the Pod's user. tar takes a
-/// truncated archive for a complete one, so `whole_files` looks for its end.
+/// truncated archive for a complete one, so `whole_files` looks for the end.
 const COMPLETE: &str = include_str!("../scripts/complete.sh");
 
 /// Empties a scratch database: `empty_postgresql` and `empty_mysql_` with the arguments of `postgresql`.

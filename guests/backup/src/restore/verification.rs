@@ -175,7 +175,7 @@ impl<'a> Verification<'a> {
         }
         let restoration = origin.restoration(request, host, &spec, config, &effective)?;
         restored.extend(restoration.directory.as_ref().map(|_| "files"));
-        // The names of the dumps, not of the scratch databases.
+        // The dump names, not the scratch database names.
         let annotations = [
             (RESTORED, restored.join(",")),
             (TIME, time.clone().unwrap_or_default()),

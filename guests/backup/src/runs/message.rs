@@ -17,7 +17,7 @@ const LOG_MAX: usize = 4096;
 /// Maximum length of the line about `keep` in characters.
 const RETENTION_MAX: usize = 300;
 
-/// Maximum number of artifacts: one for each of up to 64 storage references.
+/// Maximum number of artifacts, one per storage reference: at most 64.
 const ARTIFACTS_MAX: usize = 64;
 
 /// The termination message of a successful run.

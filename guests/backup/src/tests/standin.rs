@@ -84,7 +84,7 @@ pub(super) fn program(config: &Value) -> String {
         .replace("# STORAGES", &storages)
 }
 
-/// Returns a value as a shell word; for a variable its value.
+/// Returns a value as a shell word; for a variable the value.
 fn word(value: &Value) -> String {
     let text = match value {
         // gobackup expands variables in the configuration's text.

@@ -220,7 +220,7 @@ impl View<'_> {
         )
     }
 
-    /// The end of the log of the first member that keeps exiting, as part of a sentence.
+    /// The log's end for the first member that keeps exiting, as part of a sentence.
     pub(super) fn last_words(&self) -> String {
         let words = self
             .observation

@@ -1,6 +1,6 @@
 //! A model of user deletions: the record, the StatefulSet, the status and claims, between any two passes.
 //!
-//! The passes are the plugin's; Pods become ready when the model says so.
+//! The passes are the plugin's; the model decides when Pods become ready.
 
 #![expect(
     clippy::unwrap_in_result,

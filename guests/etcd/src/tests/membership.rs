@@ -1,7 +1,7 @@
 //! A model of etcd's membership under the decisions of the plugin: Pods, disks, Jobs and the record, with faults between
 //! any two steps.
 //!
-//! The decisions are those of the product; the scripts of Jobs, the kubelet and etcd are written again here, with the
+//! The plugin decides; Job scripts, the kubelet and etcd are reimplemented here, with the
 //! conditions under which etcd accepts a change. A plugin keeps nothing between two passes, so hosts may be away or replaced
 //! at any time.
 

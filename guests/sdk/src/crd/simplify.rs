@@ -89,7 +89,7 @@ fn remove_empty(value: &mut Value) {
 /// Keeps the description of an optional field.
 ///
 /// schemars makes `anyOf` of the type and null, with the description of the field beside it. kube's
-/// `OptionalEnum` then puts the members of the type in place of `anyOf`, and with them the
+/// `OptionalEnum` then puts the type's members in place of `anyOf`, and with them the
 /// description of the type.
 #[derive(Clone, Debug)]
 pub(crate) struct KeepDescription;

@@ -29,7 +29,7 @@ pub(super) fn check(parent: &str, bytes_max: usize) -> Result<(), String> {
 /// The members of an object or the items of a list, each with a path segment; not parsed.
 type Parts<'a> = Vec<(String, &'a RawValue)>;
 
-/// The path and the bytes of the field that has most: the deepest one with more than half of the bytes of the field around it.
+/// The path and size of the largest field: the deepest one that has more than half of the enclosing field's bytes.
 fn largest(mut parts: Parts<'_>) -> (String, usize) {
     let mut path = String::new();
     let mut bytes = 0;

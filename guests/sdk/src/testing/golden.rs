@@ -11,7 +11,7 @@ use crate::condition::{Condition, ConditionStatus};
 
 /// Compares an answer with a golden file, and writes the file if it does not exist.
 ///
-/// The path is relative to the directory of the crate. The file is JSON with the fields of an `expect.yaml` of
+/// The path is relative to the crate directory. The file is JSON with the fields of an `expect.yaml` of
 /// `innkeeper test`, without what the host adds to children. To accept a changed answer, delete the file and run the
 /// test again.
 ///

@@ -58,7 +58,7 @@ pub(super) fn credentials_hash(site: &Site<'_>, observation: &Observation) -> Op
 
 /// True if a changed Secret must not restart the site.
 ///
-/// A managed database keeps the passwords from its first start, because the plugin cannot change them; a restart with
+/// A managed database keeps the passwords from the first start, because the plugin cannot change them; a restart with
 /// other passwords would cut the site off. A user who has changed them in the database requests the restart.
 fn keeps_credentials(site: &Site<'_>, observation: &Observation) -> bool {
     let web = observation.web.as_ref();

@@ -1,4 +1,4 @@
-//! A plugin with work to do before its parent is deleted, for the tests of finalizers.
+//! A plugin that cleans up before the parent is deleted, for finalizer tests.
 
 use innkeeper_sdk::prelude::*;
 use kube::{CustomResource, KubeSchema};

@@ -1,7 +1,7 @@
 //! The site over HTTP: Apache, PHP and WordPress serve the rendered Pod, with variables, port, probe and
 //! the init container's copy, beside a MariaDB.
 //!
-//! The programs are those of Debian, and the configuration of WordPress is one that reads the variables of the
+//! The programs come from Debian, and the WordPress configuration reads the variables of the
 //! official images.
 
 use std::{
