@@ -1,4 +1,4 @@
-//! The admin port of a host without a cluster, with clients that exhaust its descriptors or memory.
+//! The admin port of a host without a cluster, with clients that exhaust descriptors or memory.
 
 use std::{fs, io::Write as _, net::TcpStream};
 
@@ -24,7 +24,7 @@ users: [{ name: me, user: {} }]
 /// Fewer descriptors than the admin port accepts connections; the host has 15 open.
 const DESCRIPTORS: usize = 48;
 
-/// Starts a host with these `prlimit` limits; the directory contains its kubeconfig.
+/// Starts a host with these `prlimit` limits; the directory contains the kubeconfig.
 fn start(limits: Vec<String>) -> (TempDir, Host) {
     let directory = tempfile::tempdir().unwrap();
     let kubeconfig = directory.path().join("kubeconfig");
@@ -72,7 +72,7 @@ fn livez_answers_while_idle_clients_use_up_all_descriptors() {
 #[test]
 fn thousands_of_clients_do_not_fill_the_memory() {
     const CLIENTS: usize = 4_000;
-    /// The host's maximum memory growth over its level before the first client.
+    /// The host's maximum memory growth since before the first client.
     const GROWTH_MAX: u64 = 32 << 20;
 
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);

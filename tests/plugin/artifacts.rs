@@ -18,7 +18,7 @@ pub(crate) fn plugin() -> Vec<u8> {
     fs::read(guests.join("moody.wasm")).unwrap()
 }
 
-/// Runs a command with `--output json` and parses its output.
+/// Runs a command with `--output json` and parses the output.
 #[track_caller]
 pub(crate) fn output_json<S: AsRef<str>>(client: &Client, arguments: &[S]) -> Value {
     let arguments = arguments.iter().map(AsRef::as_ref);
@@ -104,7 +104,7 @@ fn a_pushed_plugin_can_be_pulled_by_tag_and_by_digest() {
     // A client that does not trust the authority.
     let texts = ["not trusted", "--ca-file"];
     check_refused(&innkeeper, &["pull", &tagged], 1, &texts);
-    // A failed pull leaves no file; a pull names its file after the repository.
+    // A failed pull leaves no file; a pull names the file after the repository.
     assert!(!stranger.directory().join("pond.wasm").exists());
 }
 
@@ -171,7 +171,7 @@ fn innkeeper_pulls_an_artifact_pushed_by_oras() {
         assert!(shown.contains("Moody"), "{shown}");
     }
 
-    // An artifact that is no plugin is rejected with its media type.
+    // An artifact that is not a plugin is rejected with the media type.
     let reference = registry.reference(":text");
     let text = ["push", "--plain-http", &reference, "notes.md:text/markdown"];
     oras.run(&text).unwrap();

@@ -1,4 +1,4 @@
-//! Bad input to author commands: each message names the input, and each failure has its exit code.
+//! Bad input to author commands: each message names the input, and each failure has a distinct exit code.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! `innkeeper build`: a component that carries its description, with the same digest in every directory.
+//! `innkeeper build`: a component with an embedded description, with the same digest in every directory.
 
 use std::{
     fs,
@@ -56,7 +56,7 @@ fn a_component_carries_its_description_and_builds_are_reproducible() {
     assert_eq!(first["name"], "memcached");
     let file = out.path().join("memcached.wasm");
     assert_eq!(first["file"], file.to_str().unwrap());
-    // The build leaves no other file there.
+    // The build leaves only this file.
     assert_eq!(fs::read_dir(out.path()).unwrap().count(), 1);
 
     let inspected = innkeeper(&["inspect", file.to_str().unwrap(), "-o", "json"]);

@@ -1,4 +1,4 @@
-//! The process that compiles plugins: it limits and confines itself before it reads its input, and a component that exhausts
+//! The process that compiles plugins: it limits and confines itself before it reads the input, and a component that exhausts
 //! the compiler ends that process only.
 
 #![expect(
@@ -59,7 +59,7 @@ impl Drop for Process {
     }
 }
 
-/// The number of system call filters in a process's status.
+/// The system call filter count in a process's status.
 fn filters(status: &str) -> u32 {
     let mut counts = status
         .lines()
@@ -76,7 +76,7 @@ fn the_compiler_limits_and_confines_itself_before_it_reads_its_input() {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let process = Process(command.spawn().unwrap());
-    // The second filter is the last step before the process reads its input, which never arrives here. In a
+    // The second filter is the last step before the process reads the input, which never arrives here. In a
     // container, it also has this test's filters.
     let expected = filters(&fs::read_to_string("/proc/self/status").unwrap()) + 2;
     eventually("it confines itself", || match process.status() {
@@ -281,7 +281,7 @@ fn a_host_refuses_a_component_that_exhausts_the_compiler_and_caches_the_verdict(
 #[test]
 fn a_host_that_cannot_write_compiled_code_ends_and_blames_no_plugin() {
     let mut case = Case::new(&fs::read(guest("garbage")).unwrap());
-    // The first limit is too small for the component, the second one for its compiled code.
+    // The first limit is too small for the component, the second one for the compiled code.
     for bytes in [16_384, 200_000] {
         case.options.limits = vec![format!("--fsize={bytes}:{bytes}")];
         let mut host = case.start();
@@ -378,7 +378,7 @@ fn a_compiler_inherits_no_secret_of_its_host_and_ends_with_it() {
     host.kill().unwrap();
     eventually("it ends with the host", || {
         let stat = fs::read_to_string(path("stat")).unwrap_or_default();
-        // It stays a zombie until the process that adopted it has collected its exit status.
+        // It stays a zombie until the process that adopted it has collected the exit status.
         if stat.is_empty() || stat.contains(") Z ") {
             Ok(())
         } else {

@@ -88,7 +88,7 @@ fn innkeeper_verifies_a_signature_of_cosign() {
     }
     let (cosign, public) = cosign();
     let innkeeper = Client::innkeeper().unwrap();
-    // The older format stores the signature under its own tag, the newer one as a referrer.
+    // The older format stores the signature under a separate tag, the newer one as a referrer.
     for format in ["--new-bundle-format=false", "--new-bundle-format=true"] {
         let registry = Registry::start().unwrap();
         let pushed = push(&innkeeper, &registry, &["--insecure"]);

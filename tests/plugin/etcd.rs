@@ -302,7 +302,7 @@ fn an_upgrade_survives_lost_data_and_a_lost_record_in_its_middle() {
                 .values()
                 .any(|pod| pod.is_ready && pod.object["spec"]["containers"][0]["image"] == V37)
         });
-        // A 3.7 member gets its data from 3.6 members.
+        // A 3.7 member gets the data from 3.6 members.
         if medium == "Persistent" {
             world.lose_disk(2);
         } else {
@@ -326,7 +326,7 @@ fn a_pause_and_a_change_of_the_parent_keep_the_data() {
     world.lose_record();
     world.until_ready();
     check_members(&world, 3);
-    // Another parent takes over the data: etcd knows its members by their Pod names.
+    // Another parent takes over the data: etcd knows members by their Pod names.
     world.replace_parent();
     let mut adopting = spec(3, V36);
     adopting["storage"] = json!({ "existingClaims": "Adopt" });

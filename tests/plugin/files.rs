@@ -1,4 +1,4 @@
-//! Files that are no plugins: `inspect` and `run` report problem and remedy, each with its own exit code.
+//! Files that are not plugins: `inspect` and `run` report problem and remedy, each with a distinct exit code.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 /// The exit code for a file, port or directory that a command cannot use.
 const BAD_USE: i32 = 2;
 
-/// The exit code of `inspect` for a file that is no plugin.
+/// The exit code of `inspect` for a file that is not a plugin.
 const FINDING: i32 = 3;
 
 /// A kubeconfig for a port without a listener, so that `run` never reaches a cluster.
@@ -86,7 +86,7 @@ impl Case {
         assert!(log.contains("none of the 1 plugins can be served"), "{log}");
     }
 
-    /// Runs a host with this file as its only plugin; returns exit code and log.
+    /// Runs a host with this file as the only plugin; returns exit code and log.
     fn run(&self) -> (Option<i32>, String) {
         self.run_with(&[])
     }

@@ -1,4 +1,4 @@
-//! Memory of calls to the shipped plugins: a call that does not grow it costs the host no system call.
+//! Memory in calls to the shipped plugins: a call that does not grow it costs the host no system call.
 
 use std::{fs, num::NonZeroU32, sync::Arc};
 
@@ -18,7 +18,7 @@ const PAGE_BYTES: u64 = 65_536;
 /// The peak includes the tables, which are smaller than a page.
 const TABLES_BYTES_MAX: usize = 16_384;
 
-/// A plugin with its memory before the first call.
+/// A plugin and the memory before the first call.
 pub(crate) struct Guest {
     pub(crate) plugin: Plugin,
     initial_bytes: usize,

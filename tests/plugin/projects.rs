@@ -36,7 +36,7 @@ fn check(output: &Output, code: i32, part: &str) {
     assert!(stderr.contains(part), "{stderr}");
 }
 
-/// Builds a project with the guests' compiled dependencies, runs its tests, and renders its example.
+/// Builds a project with the guests' compiled dependencies, runs the tests, and renders the example.
 #[track_caller]
 fn works(project: &Path, name: &str) {
     let target = path_from_env("INNKEEPER_GUESTS")

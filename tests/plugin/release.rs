@@ -109,7 +109,7 @@ fn publishes_no_placeholder_of_any_text_and_no_uncommitted_change() {
 }
 
 /// Compares two runs of the script, which share one build of the program and the plugins: the archives, layouts, chart,
-/// texts and checksums that it makes of them. A second build would take half an hour, and its training would
+/// texts and checksums that it makes of them. A second build would take half an hour, and the training would
 /// count a little differently; in its place, `check_program` looks for paths of this machine.
 #[test]
 fn two_runs_of_one_build_are_alike_and_can_be_verified() {
@@ -143,7 +143,7 @@ fn two_runs_of_one_build_are_alike_and_can_be_verified() {
     check_published(to);
 }
 
-/// The checksums of a release's files without signatures: ECDSA signatures have a random part.
+/// The checksums for a release's files without signatures: ECDSA signatures have a random part.
 fn released(directory: &Path, registry: &str) -> BTreeMap<String, String> {
     let sums = fs::read_to_string(directory.join("SHA256SUMS")).unwrap();
     let mut files: BTreeMap<String, String> = sums
@@ -351,7 +351,7 @@ fn image_chart_and_provenance_are_signed_for_cosign() {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("out");
     write_image(&out.join("oci/innkeeper"));
-    // Without set --, the script would read these arguments as its own.
+    // Without set --, the script would also read these arguments.
     let script = "settings=(\"version=$1\" \"registry=$2\" \"key=$3\" \"out=$4\" \"work=$5\"); set --; source deploy/release; \
         declare \"${settings[@]}\"; commit=$(git rev-parse HEAD); \
         \"$INNKEEPER_HELM\" package deploy/chart --destination \"$out\"; \

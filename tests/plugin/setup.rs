@@ -1,4 +1,4 @@
-//! The progress output of `tests/setup`, and its check of a gobackup checkout.
+//! The progress output of `tests/setup`, and how it checks a gobackup checkout.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 

@@ -63,7 +63,7 @@ fn ten_bad_plugins_are_found_with_a_small_parent() {
     let config = directory.path().join("config.yaml");
     let run = |habit: &str| {
         fs::write(&config, format!("habit: {habit}\n")).unwrap();
-        // Each call to the plugin that spins lasts until its deadline.
+        // Each call to the plugin that spins lasts until the deadline.
         let parents = if habit == "spins" { "1" } else { "40" };
         let config = [
             "--config",
@@ -201,7 +201,7 @@ fn a_recording_is_a_case_as_it_is() {
     assert!(log.contains(part), "{log}");
     check(&with(&["--update"]), SUCCESS, "ok      case web.json");
     check(&with(&[]), SUCCESS, "ok      case web.json");
-    // Only the answer and its revision change.
+    // Only the answer and the revision change.
     let mut updated: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     assert_eq!(updated["answer"]["outcome"], "desired");
     assert_ne!(updated["revision"], "sha256:00");

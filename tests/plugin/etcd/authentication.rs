@@ -24,7 +24,7 @@ fn authentication_that_is_on_is_named_and_switched_off() {
     if !is_full() {
         return;
     }
-    // etcd 3.4 shows its alarms to everyone.
+    // etcd 3.4 shows alarms to everyone.
     for (image, asks_user) in [(V34, false), (V35, true), (V36, true), (V37, true)] {
         let mut inspection = spec(3, image);
         inspection["inspection"] = json!({ "schedule": "*/10 * * * *" });

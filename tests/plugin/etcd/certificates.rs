@@ -44,7 +44,7 @@ impl Authority {
 }
 
 impl World {
-    /// Writes all certificate Secrets from an authority, each with `trusted` as its `ca.crt`.
+    /// Writes all certificate Secrets from an authority, each with `trusted` as `ca.crt`.
     fn issue(&mut self, authority: &Authority, trusted: &str) {
         // All connections come from localhost here.
         let member = ["*.demo.default.svc", "demo-client.default.svc", "localhost"];

@@ -1,6 +1,6 @@
 //! Runs an answer's containers as processes on this machine.
 //!
-//! A container's mounts become directories, and the address of all interfaces becomes its Pod's address, because all
+//! A container's mounts become directories, and the address of all interfaces becomes the Pod's address, because all
 //! Pods share one network here. The rest is as in the answer.
 
 use std::{
@@ -18,7 +18,7 @@ use innkeeper_tests::process::{Running, bound, path_from_env, spawn_bound};
 use rustix::process::Signal;
 use serde_json::Value;
 
-/// The images' programs, each in the only directory on its containers' search path.
+/// The images' programs, each in the only directory on the containers' search path.
 pub(super) struct Images {
     directory: PathBuf,
     busybox: String,

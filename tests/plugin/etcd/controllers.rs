@@ -119,7 +119,7 @@ impl World {
         self.pods.insert(ordinal, pod);
     }
 
-    /// Creates a Job from the CronJob, like its controller when the schedule is due.
+    /// Creates a Job from the CronJob, like the controller when the schedule is due.
     pub(super) fn inspect(&mut self) {
         let cron_job = self.child("CronJob").unwrap().object.clone();
         let template = &cron_job["spec"]["jobTemplate"];

@@ -1,4 +1,4 @@
-//! Compares the flags that the plugin accepts with those of each etcd version.
+//! Compares the flags that the plugin accepts with each etcd version's flags.
 
 use std::process::Command;
 

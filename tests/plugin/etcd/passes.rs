@@ -55,7 +55,7 @@ fn selected(text: &str) -> Selector {
 }
 
 impl World {
-    /// Runs a pass with its writes; returns when the plugin wants the next one.
+    /// Runs a pass with all writes; returns when the plugin wants the next one.
     pub(super) fn pass(&mut self) -> Option<Duration> {
         let mut ids: Vec<&ObjectId> = self.children.keys().collect();
         ids.sort_by(|a, b| child_order(a, b));

@@ -218,7 +218,7 @@ impl Pod {
         self.running = None;
     }
 
-    /// The Pod with its status, as the API server shows it.
+    /// The Pod with the status, as the API server shows it.
     pub(super) fn shown(&self) -> Value {
         let state = |container: &Value| {
             let terminated = self.ended.get(name(container));

@@ -31,7 +31,7 @@ const DEADLINE: Duration = Duration::from_mins(4);
 /// The longest time to skip when nothing else happens: a plugin that waits for a Pod or after a Job.
 const SKIPPED_MAX: Duration = Duration::from_mins(1);
 
-/// Idle time after which time is skipped. A member needs less to find its data.
+/// Idle time after which time is skipped. A member needs less to find the data.
 const QUIET: Duration = Duration::from_secs(2);
 
 /// A child in the cluster.
@@ -286,14 +286,14 @@ impl World {
         self.directory.path().join("volumes").join(uid)
     }
 
-    /// Deletes a member's Pod and its emptyDir.
+    /// Deletes a member's Pod and emptyDir.
     pub(super) fn delete_pod(&mut self, ordinal: i64) {
         if let Some(mut pod) = self.pods.remove(&ordinal) {
             pod.stop();
         }
     }
 
-    /// Deletes a member's claim with its volume, and its Pod.
+    /// Deletes a member's claim with the volume, and the Pod.
     pub(super) fn lose_disk(&mut self, ordinal: i64) {
         self.pods.get_mut(&ordinal).unwrap().crash();
         let claim = format!("data-demo-{ordinal}");
@@ -302,7 +302,7 @@ impl World {
         self.delete_pod(ordinal);
     }
 
-    /// Deletes the parent and its children, and creates another one with its name.
+    /// Deletes the parent and all children, and creates another one with the same name.
     pub(super) fn replace_parent(&mut self) {
         self.children.retain(|_, child| child.retained);
         self.stateful_set();
@@ -408,7 +408,7 @@ impl World {
     }
 }
 
-/// A command's output, or its error output if it fails.
+/// A command's output, or the error output if it fails.
 fn text(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| error.to_string())?;
     let read = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
