@@ -1,4 +1,4 @@
-//! Plugins that the host gets as files: read, compiled, described, and admitted in the order of the command line.
+//! Plugins from files: read, compiled, described, and admitted in command-line order.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,31 +15,31 @@ use tracing::info;
 
 use crate::{Error, LoaderContext, resource};
 
-/// A loaded plugin with its description.
+/// A loaded plugin with a description.
 pub struct Loaded {
-    /// The name of the plugin in labels, field managers and the inventory.
+    /// The plugin name in labels, field managers and the inventory.
     pub name: PluginName,
     /// The file that it came from.
     pub path: PathBuf,
-    /// The plugin with its configuration.
+    /// The configured plugin.
     pub plugin: Arc<Plugin>,
     /// The grants.
     pub grants: Arc<Grants>,
 }
 
 impl Loaded {
-    /// Returns the description of the plugin.
+    /// Returns the plugin's description.
     pub fn manifest(&self) -> &Manifest {
         self.plugin.manifest()
     }
 
-    /// Returns its name and its kinds of parents, which no other plugin of the host may have.
+    /// Returns the name and the parent kinds, which no other plugin on the host may have.
     pub fn claims(&self) -> (PluginName, BTreeSet<GroupKind>) {
         let kinds = self.grants.parent_kinds_of(self.manifest());
         (self.name.clone(), kinds)
     }
 
-    /// Returns the revision that its passes run.
+    /// Returns the revision that the passes run.
     pub(crate) fn serving(&self, limits: &Arc<Limits>) -> Revision {
         Revision::new(
             Arc::clone(&self.plugin),
@@ -78,7 +78,7 @@ pub fn load(context: &LoaderContext, path: &Path) -> Result<Loaded, Error> {
     };
     context.cache.need(path.display().to_string(), needs);
     Ok(Loaded {
-        // A file has no other name than the one that its component gives itself.
+        // A plugin file has only the name that the component states.
         name: plugin.manifest().name.clone(),
         path: path.to_owned(),
         plugin: Arc::new(plugin),
@@ -100,7 +100,7 @@ fn read(
     Ok(described.configure(config.unwrap_or(&defaults), &context.config_checker)?)
 }
 
-/// Returns the grants of a plugin given as a file: those given for its name, else the usual ones.
+/// Returns grants for a plugin file: those given for the plugin's name, else the default ones.
 pub fn grants_of(
     manifest: &Manifest,
     given: &BTreeMap<String, Map<String, Value>>,
@@ -115,8 +115,7 @@ pub fn grants_of(
     })
 }
 
-/// Admits at most one plugin for each name and each kind of parent: the first in the given order, that of the command
-/// line.
+/// Admits at most one plugin for each name and parent kind: the first one on the command line.
 pub fn admit(loaded: Vec<Loaded>) -> (Vec<Loaded>, Vec<(PathBuf, Error)>) {
     let mut admitted: Vec<Loaded> = Vec::new();
     let mut refused = Vec::new();

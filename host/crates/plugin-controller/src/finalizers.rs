@@ -1,5 +1,5 @@
-//! Removes the finalizer of a plugin from its parents without its guest: for a Plugin that is deleted, and where a user
-//! asks for it by annotation.
+//! Removes a plugin's finalizer from parents without calling the guest: after a Plugin's deletion, or where a user
+//! requests it by annotation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,20 +13,20 @@ use tracing::info;
 
 use crate::refusals::{Refusals, RefusalsOfRound};
 
-/// The number of concurrent writes to parents without passes. Chosen, not measured: a deleted Plugin may have thousands of
-/// parents, and active plugins write to the same API server.
+/// Concurrent writes to parents without passes. A deleted Plugin may have thousands of parents, and active plugins
+/// write to the same API server.
 pub(super) const CONCURRENT_WRITES: usize = 8;
 
 /// The parents that lose the finalizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReleaseScope {
-    /// All of them.
+    /// All parents.
     All,
     /// Those that are being deleted and have the annotation to skip the guest.
     Skipping,
 }
 
-/// The watches of parents of some kinds, open for as long as this lives, and the waits after refused writes.
+/// Watches for some parent kinds, kept open, and the waits after rejected writes.
 #[derive(Default)]
 pub(super) struct Finalizers {
     watched: BTreeMap<Gvk, Registration>,
@@ -46,7 +46,7 @@ pub(super) fn parents_of(plugin: PluginName, parent: Gvk) -> Interest {
     }
 }
 
-/// Makes the next pass of an object wait until the cache shows a write to its finalizers.
+/// Makes the object's next pass wait until the cache shows a write to the finalizers.
 pub(super) fn note(registration: &Registration, id: &ObjectId, written: &Written) {
     let version = written.resource_version;
     if written.gone {
@@ -57,10 +57,10 @@ pub(super) fn note(registration: &Registration, id: &ObjectId, written: &Written
 }
 
 impl Finalizers {
-    /// Removes a plugin's finalizer from parents of these kinds. Returns the kinds of which no parent has it, and for
-    /// each other kind the remaining work, for people.
+    /// Removes a plugin's finalizer from parents of these kinds. Returns the kinds whose parents all lost it, and a
+    /// readable summary for each other kind.
     ///
-    /// The caller repeats it until no work remains: a kind counts as free only once the cache shows the writes.
+    /// The caller repeats the call until nothing remains: a kind counts as free only once the cache shows the writes.
     pub(super) async fn release(
         &mut self,
         shared: &Shared,
@@ -77,9 +77,9 @@ impl Finalizers {
             .is_none()
             .then(RefusalsOfRound::default);
         for kind in kinds {
-            // Every version of a kind has the same objects, and the recorded version may not be served any more.
+            // All versions share the same objects, and the cluster may have stopped serving the recorded version.
             let Some(served) = shared.cluster.served_kind(&kind.group_kind()) else {
-                // A kind that is not served has no objects.
+                // An unserved kind has no objects.
                 free.insert(kind.clone());
                 continue;
             };
@@ -107,7 +107,7 @@ impl Finalizers {
     }
 }
 
-/// Releases parents of a kind if this is an attempt, and returns the number of cached parents that had the finalizer before.
+/// Releases a kind's parents if this is an attempt, and returns how many cached parents had the finalizer before.
 async fn release(
     shared: &Shared,
     registration: &Registration,
@@ -150,7 +150,7 @@ async fn release_one(
     attempt: &RefusalsOfRound,
 ) {
     let id = parent.id();
-    // The write of the last attempt is not in the cache yet: another one would be sent for nothing.
+    // The last attempt's write is not in the cache yet, so another write would be redundant.
     if registration.is_behind(&id) || attempt.is_forbidden() {
         return;
     }

@@ -1,4 +1,5 @@
-//! Parents of Plugins that were deleted: their condition Synced states it. Their children stay, and no pass follows.
+//! Parents of deleted Plugins: reports the deletion in their Synced condition. Their children stay, and no pass
+//! follows.
 
 use std::{collections::BTreeSet, convert::Infallible, mem, time::Duration};
 
@@ -16,10 +17,10 @@ use crate::{
     unserved::{ToldParents, UnservedConditions, tell_all},
 };
 
-/// The interval between two looks at the parents of deleted Plugins; without any, a look costs nothing.
+/// How often deleted Plugins' parents are checked; without deleted Plugins a check costs nothing.
 const CHECK_PERIOD: Duration = Duration::from_secs(1);
 
-/// Remembers that a Plugin was deleted, or is being deleted: its parents state it soon.
+/// Records that a Plugin was deleted, or is being deleted, to report it to the parents.
 pub(crate) fn note_gone(cx: &Context, name: &PluginName) {
     cx.gone.lock().entry(name.clone()).or_default();
 }
@@ -37,7 +38,7 @@ async fn note_gone_before(cx: &Context) {
     }
 }
 
-/// Writes the condition to the parents of deleted Plugins.
+/// Writes the condition to deleted Plugins' parents.
 pub(crate) async fn tell_parents_of_gone(cx: &Context) -> Infallible {
     note_gone_before(cx).await;
     loop {
@@ -52,9 +53,9 @@ pub(crate) async fn tell_parents_of_gone(cx: &Context) -> Infallible {
     }
 }
 
-/// Tells the parents of a deleted Plugin; returns true if nothing remains to be told.
+/// Writes the condition to a deleted Plugin's parents; returns true once all have it.
 async fn tell_gone(cx: &Context, name: &PluginName, told: &mut ToldParents) -> bool {
-    // A Plugin that is created again has passes, and one outside of the selection may be another host's.
+    // A recreated Plugin has passes, and a Plugin outside of the selection may belong to another host.
     let is_there = match cx
         .cluster()
         .live_get(&plugin_kind(), None, name.as_str())

@@ -1,4 +1,4 @@
-//! The kinds that an active plugin watches: its parents, its children, and kinds that it created earlier.
+//! Kinds that an active plugin watches: parents, children, and kinds that it created earlier.
 
 use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
 
@@ -13,12 +13,12 @@ use super::{Error, Loaded, crds::CheckedDefinitions, resource::Crds};
 pub struct PluginControllers {
     /// The plugin's name.
     pub name: PluginName,
-    /// Its controllers, one per kind of parent.
+    /// The controllers, one per parent kind.
     pub reconcilers: Vec<Arc<Reconciler>>,
 }
 
 impl PluginControllers {
-    /// Starts the watches of a plugin. The cluster has to serve its kinds of parents.
+    /// Starts a plugin's watches. The cluster must serve the parent kinds.
     pub(super) fn new(shared: &Arc<Shared>, name: &PluginName, serving: &Revision) -> Self {
         let reconcilers = serving.parents().map(|parent| {
             let name = name.clone();
@@ -32,7 +32,7 @@ impl PluginControllers {
         }
     }
 
-    /// Returns its kinds of parents without their versions.
+    /// Returns the parent kinds without versions.
     pub(super) fn kinds(&self) -> BTreeSet<GroupKind> {
         self.reconcilers
             .iter()
@@ -40,7 +40,7 @@ impl PluginControllers {
             .collect()
     }
 
-    /// Returns true if the kind is one of its parents, in any version.
+    /// Returns true for a parent kind, in any version.
     pub fn parents(&self, kind: &Gvk) -> bool {
         let group_kind = kind.group_kind();
         self.reconcilers
@@ -48,7 +48,7 @@ impl PluginControllers {
             .any(|reconciler| reconciler.parent().group_kind() == group_kind)
     }
 
-    /// Returns the last faults over all its kinds of parents, the latest first.
+    /// Returns the last faults for all parent kinds, latest first.
     pub fn recent_faults(&self) -> Vec<RecentFault> {
         let reconcilers = self.reconcilers.iter();
         let mut faults: Vec<_> = reconcilers
@@ -59,9 +59,9 @@ impl PluginControllers {
     }
 }
 
-/// Installs the CRDs of a plugin from a file, records its kinds of parents if it finalizes, and starts its watches.
+/// Installs a plugin file's CRDs, records the parent kinds if the plugin finalizes, and starts the watches.
 ///
-/// The record comes before the first pass: a later process removes finalizers only from recorded kinds.
+/// The record precedes the first pass: a later process removes finalizers only from recorded kinds.
 pub async fn serve(
     shared: &Arc<Shared>,
     loaded: &Loaded,
@@ -93,17 +93,17 @@ pub async fn serve(
     Ok(served)
 }
 
-/// Returns the interests of a plugin from a file once it is active, one for each kind of parent.
+/// Returns a plugin file's interests once it is active, one for each parent kind.
 pub fn interests(loaded: &Loaded, once_made: &BTreeSet<Gvk>) -> Vec<Interest> {
-    // Only the bound of the cache depends on the limits, and the highest of all registrations counts.
+    // Only the cache bound depends on the limits, and the highest one registered counts.
     loaded
         .serving(&Arc::default())
         .interests(&loaded.name, once_made)
 }
 
-/// Removes kinds of children from the inventory that a plugin makes no more and of which no child is left.
+/// Removes child kinds from the inventory once the plugin does not create them any more and no child is left.
 ///
-/// Only then, because the host watches recorded kinds to prune the children that earlier revisions made.
+/// Only then, because the host watches recorded kinds to prune children from earlier revisions.
 pub async fn forget_unused_kinds(shared: &Shared, served: &PluginControllers) {
     for kind in shared.inventory.kinds(&served.name, Role::Child) {
         let unused = |reconciler: &Arc<Reconciler>| {

@@ -1,8 +1,8 @@
 //! From bytes to an active plugin: load, admit, install its CRDs, watch.
 //!
-//! A plugin comes from a [file](load()) or from a [Plugin resource](resource), which the [`Manager`] serves.
-//! Every step can fail for one plugin without affecting the others.
-//! It does not run passes: it creates [`Reconciler`](innkeeper_reconcile::Reconciler)s, one per kind of parent.
+//! A plugin comes from a [file](load()) or from a [Plugin resource](resource), which the [`Manager`] serves. Every step
+//! can fail for one plugin without affecting the others. This crate does not run passes: it creates
+//! [`Reconciler`](innkeeper_reconcile::Reconciler)s, one per parent kind.
 
 mod accounts;
 mod act;
@@ -59,10 +59,10 @@ pub use orphans::tend_orphans;
 pub use rollout::{CandidatePlans, FleetPlan, Forecast, ParentPlan, Writes};
 pub use standby::{OnceMade, Warm, Warmer};
 
-/// The reason for a plugin that is not active.
+/// Why a plugin is not active.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file is unreadable or no plugin, or the component does not accept its configuration.
+    /// The file is unreadable or no plugin, or the component rejects the configuration.
     #[error("failed to load {}", path.display())]
     Load {
         /// The file.
@@ -71,7 +71,7 @@ pub enum Error {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// Another file holds a plugin of that name.
+    /// Another file holds a plugin with the same name.
     #[error(
         "{} and {} both hold a plugin named {plugin}, and only the first is active: give each plugin a name of its own",
         first.display(),
@@ -80,21 +80,21 @@ pub enum Error {
     NameTaken {
         /// The name.
         plugin: PluginName,
-        /// The file of the active plugin.
+        /// The active plugin's file.
         first: PathBuf,
         /// The other file.
         second: PathBuf,
     },
-    /// Another plugin is active for that kind of parent, or comes first for it.
+    /// Another plugin is active for this parent kind, or comes first for it.
     #[error(
         "{kind} belongs to plugin {by}, which comes first, so {plugin} is not active: run only one of them"
     )]
     ParentTaken {
-        /// The kind of parent.
+        /// The parent kind.
         kind: GroupKind,
         /// The plugin that comes first.
         by: PluginName,
-        /// The plugin that is not active.
+        /// The inactive plugin.
         plugin: PluginName,
     },
     /// The plugin requires grants that it does not have.
@@ -108,7 +108,7 @@ pub enum Error {
         /// The missing grants.
         missing: Vec<String>,
     },
-    /// The grants of the plugin cannot be parsed.
+    /// The plugin's grants cannot be parsed.
     #[error("failed to read the grants of plugin {plugin}")]
     Grants {
         /// The plugin.
@@ -117,7 +117,7 @@ pub enum Error {
         #[source]
         source: Box<resource::Error>,
     },
-    /// A CRD cannot be installed as it is, or does not fit the existing one.
+    /// A CRD is not installable as it is, or does not fit the existing one.
     #[error("failed to install the CustomResourceDefinition {name} of plugin {plugin}")]
     CrdRefused {
         /// The plugin.
@@ -156,7 +156,7 @@ pub enum Error {
         #[source]
         source: Box<apply::Error>,
     },
-    /// The kinds of parents that will have the plugin's finalizer cannot be recorded.
+    /// Failed to record the parent kinds that will have the plugin's finalizer.
     #[error("failed to record the kinds of parents of plugin {plugin}")]
     RecordParents {
         /// The plugin.
@@ -165,19 +165,19 @@ pub enum Error {
         #[source]
         source: Box<apply::Error>,
     },
-    /// The children of cluster-scoped parents may be in any namespace, and the host sees only some.
+    /// The children of cluster-scoped parents may be in any namespace, but the host sees only some.
     #[error(
         "plugin {plugin} makes namespaced {child} for cluster-scoped {parent}, but this host is limited to namespaces: run the plugin in a host without --namespaces"
     )]
     BeyondNamespaces {
         /// The plugin.
         plugin: PluginName,
-        /// The kind of parent.
+        /// The parent kind.
         parent: Gvk,
-        /// The kind of child.
+        /// The child kind.
         child: Gvk,
     },
-    /// The cluster does not serve a kind of parent in time.
+    /// The cluster did not serve a parent kind in time.
     #[error(
         "the cluster does not serve {kind}, a parent of plugin {plugin}, after {} s: install its CustomResourceDefinition, or read the conditions of the installed one",
         waited.as_secs()
@@ -193,7 +193,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns the time at which the same step may succeed.
+    /// Returns when the same step may succeed.
     pub fn retry(&self) -> Retry {
         match self {
             Self::Load { source, .. } => source
@@ -217,24 +217,24 @@ impl Error {
     }
 }
 
-/// The dependencies of loading.
+/// Dependencies for loading.
 pub struct LoaderContext {
     /// The engine.
     pub engine: Engine,
-    /// The cache of plugins.
+    /// The plugin cache.
     pub cache: artifact::Cache,
     /// Compiles plugins, and caches the results.
     pub compiler: artifact::Compiler,
     /// Checks configurations.
     pub config_checker: artifact::ConfigChecker,
-    /// The limits of a file.
+    /// Limits for a plugin file.
     pub artifact_limits: artifact::Limits,
-    /// The limits of a plugin.
+    /// Limits for a plugin.
     pub limits: Limits,
     /// Configurations by the plugin's name.
     pub configs: BTreeMap<String, Map<String, Value>>,
-    /// The grants of plugins by name, in the form of `spec.grants`.
+    /// Grants by plugin name, in `spec.grants` form.
     pub grants: BTreeMap<String, Map<String, Value>>,
-    /// The grants of the other plugins: [`Grants::for_file`], or [`Grants::requested`] in a cluster for development.
+    /// Grants for all other plugins: [`Grants::for_file`], or [`Grants::requested`] in a development cluster.
     pub usual_grants: fn(&Manifest) -> Grants,
 }

@@ -1,5 +1,4 @@
-//! From a declaration to a revision: fetch and verify the bytes, compile them, let the component describe itself, and
-//! give it its configuration.
+//! From a declaration to a revision: fetches, verifies, compiles, describes and configures the component.
 
 mod marker;
 mod marks;
@@ -49,7 +48,7 @@ use crate::{
 /// The reason while the grants do not suffice.
 pub(crate) const NOT_GRANTED: &str = "NotGranted";
 
-/// The values of a Secret by key.
+/// A Secret's values by key.
 type SecretData = BTreeMap<String, ByteString>;
 
 /// A component that was fetched, verified, compiled and described.
@@ -61,39 +60,39 @@ pub(crate) struct VerifiedComponent {
 }
 
 impl VerifiedComponent {
-    /// Returns the digest of the bytes.
+    /// Returns the digest for the bytes.
     pub(crate) fn digest(&self) -> &Digest {
         self.described.digest()
     }
 }
 
-/// The end of an attempt to load a declaration.
+/// The result when an attempt to load a declaration ends.
 pub(crate) struct Loaded {
-    /// The component; also present if it does not accept its configuration.
+    /// The component; also present if it rejects the configuration.
     pub(crate) component: Option<VerifiedComponent>,
     pub(crate) result: Result<Arc<Plugin>, StageFailure>,
-    /// The time of the attempt.
+    /// When the attempt was made.
     pub(crate) at: Instant,
 }
 
 /// Loads the components that Plugins declare.
 pub struct Loader {
-    /// The reader of Secrets and ConfigMaps.
+    /// Reads Secrets and ConfigMaps.
     pub cluster: Cluster,
-    /// The dependencies of loading.
+    /// Dependencies for loading.
     pub context: Arc<LoaderContext>,
-    /// The sources of bytes.
+    /// Fetches bytes from their sources.
     pub fetcher: Fetcher,
-    /// The namespace of the Secrets and ConfigMaps that sources name.
+    /// The namespace for Secrets and ConfigMaps that sources reference.
     pub namespace: String,
-    /// The bounds of all loads together.
+    /// Limits concurrent loads.
     permits: LoadPermits,
-    /// The marks of the loads that run.
+    /// Marks running loads.
     marker: LoadMarker,
 }
 
 impl Loader {
-    /// Returns a loader whose sources name Secrets and ConfigMaps of a namespace; `now` returns the wall clock.
+    /// Returns a loader that reads referenced Secrets and ConfigMaps in a namespace; `now` returns the wall clock.
     pub fn new(
         cluster: Cluster,
         context: Arc<LoaderContext>,
@@ -111,8 +110,8 @@ impl Loader {
         }
     }
 
-    /// Returns the declared component without its configuration, from the cache or from its source. `begin` learns that a
-    /// stage after the first begins.
+    /// Returns the declared component without configuration, from the cache or from its source. Calls `begin` for each
+    /// stage after the first.
     pub(crate) async fn component(
         &self,
         declared: &Declared,
@@ -131,8 +130,8 @@ impl Loader {
             }
         }
         let permit = self.permits.of(declared).await;
-        // Only with a place: loads that wait for one are no suspects. One mark for both attempts, because its end would
-        // reset the count.
+        // Only with a permit: a load that waits for one is not a suspect. Both attempts share one mark, because its end
+        // would reset the count.
         let _marked = marked.unwrap_or_else(|| self.marker.begin(load, turn));
         let fetched = self.fetch(declared).await?;
         // Also if it cannot be compiled: the cache keeps its verdict or code until another one is fetched.
@@ -159,7 +158,7 @@ impl Loader {
         .await?;
         let context = Arc::clone(&self.context);
         let identity = declared.identity.clone();
-        // A cancelled load does not get here: its bytes could come after those of the next one.
+        // A cancelled load does not get here: its bytes could come after those of the next load.
         blocking(move || {
             keep(&context, &fetched, &identity);
             Ok(VerifiedComponent {
@@ -170,7 +169,7 @@ impl Loader {
         .await
     }
 
-    /// Returns the component with this digest from the cache, if its bytes are signed as the Plugin requires.
+    /// Returns the cached component with this digest, if its bytes are signed as the Plugin requires.
     pub(crate) async fn kept(
         &self,
         declared: &Declared,
@@ -226,7 +225,7 @@ impl Loader {
         .await
     }
 
-    /// Returns the revision that a component and a configuration make. The check of a configuration runs in a process.
+    /// Returns the revision for a component and a configuration. A child process checks the configuration.
     pub(crate) async fn configure(
         &self,
         component: &VerifiedComponent,
@@ -250,7 +249,7 @@ impl Loader {
         self.context.cache.need(id.to_string(), needs);
     }
 
-    /// Forgets a Plugin that is gone: its needs, and the marks of its loads if it has a UID.
+    /// Forgets a deleted Plugin: its needs, and the marks for its loads if it has a UID.
     pub(crate) fn forget(&self, id: &ObjectId, uid: Option<&Uid>) {
         for owner in [id.to_string(), fetched_for(id)] {
             self.context.cache.need(owner, Needs::default());
@@ -260,7 +259,7 @@ impl Loader {
         }
     }
 
-    /// Forgets the marks of the loads of all other Plugins than these.
+    /// Forgets the load marks for all other Plugins.
     pub(crate) fn forget_marks_of_others(&self, uids: &[Uid]) {
         self.marker.forget_others(uids);
     }
@@ -330,8 +329,8 @@ impl Loader {
         })
     }
 
-    /// Returns an object of the host's namespace by a live read: the host watches neither Secrets nor ConfigMaps for
-    /// sources.
+    /// Reads an object from the host's namespace with a live request: the host watches neither Secrets nor ConfigMaps
+    /// for sources.
     async fn object(&self, kind: &str, name: &str) -> Result<Object, StageFailure> {
         let namespace = &*self.namespace;
         let gvk = Gvk::new("", "v1", kind);
@@ -349,12 +348,12 @@ impl Loader {
     }
 }
 
-/// Returns the owner of the component that was fetched last for a Plugin.
+/// Returns the owner name for the component fetched last for a Plugin.
 fn fetched_for(id: &ObjectId) -> String {
     format!("the last fetch for {id}")
 }
 
-/// Runs work that takes as long as a compilation on a thread of its own; a panic of it becomes a failure.
+/// Runs work as slow as a compilation on a separate thread; a panic becomes a failure.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StageFailure> + Send + 'static,
 ) -> Result<T, StageFailure> {
@@ -363,9 +362,9 @@ async fn blocking<T: Send + 'static>(
         .map_err(|error| StageFailure::of(Stage::Compiled, "HostFault", &error, Retry::Backoff))?
 }
 
-/// Compiles a component and lets it describe itself, if one of its kinds of parents is granted.
+/// Compiles and describes a component, if one of its parent kinds is granted.
 ///
-/// Blocks for as long as compiling takes.
+/// Blocks during the compilation.
 fn compile(
     context: &LoaderContext,
     bytes: &[u8],
@@ -377,7 +376,7 @@ fn compile(
         StageFailure::of(Stage::Compiled, error.reason(), &error, error.retry())
     };
     if let Err(failure) = may_compile(terms, description::preview(bytes)) {
-        // No grant would help a schema that is refused, or bytes that are no plugin.
+        // No grant would help a rejected schema, or bytes that are no plugin.
         description::check_schema(bytes).map_err(|error| {
             StageFailure::of(Stage::Compiled, "CannotDescribe", &error, Retry::OnChange)
         })?;
@@ -393,9 +392,9 @@ fn compile(
     })
 }
 
-/// Checks that a kind of parents of a component is granted, by its embedded description.
+/// Checks by the embedded description that a parent kind is granted.
 ///
-/// Otherwise anyone who may write Plugins could have the host compile as much as they like. The description may differ
+/// Otherwise anyone who may write Plugins could make the host compile as much as they like. The description may differ
 /// from the component; it is checked after compiling.
 fn may_compile(
     terms: &Terms,
@@ -435,7 +434,7 @@ fn check_identity(identity: &Identity, described: &Described) -> Result<(), Stag
         })
 }
 
-/// Keeps the fetched bytes, so that a later process needs no source. A failure only costs that.
+/// Caches the fetched bytes, so a later process needs no source. A failure costs only that.
 fn keep(context: &LoaderContext, fetched: &Fetched, identity: &Identity) {
     let digest = &fetched.digest;
     let mark = fetched.signed_by.as_ref().map(|key| identity.mark(key));
@@ -455,7 +454,7 @@ fn verified_by(declared: &Declared, fetched: &Fetched) -> String {
     }
 }
 
-/// Returns the values of a Secret.
+/// Returns a Secret's values.
 fn data(secret: &Object) -> SecretData {
     // An unreadable Secret counts as empty; the caller names the keys that it requires.
     let secret: Secret = serde_json::from_str(&secret.json).unwrap_or_default();
@@ -475,7 +474,7 @@ fn docker_config(name: &str, data: &SecretData) -> Result<DockerConfig, StageFai
 
 /// Checks that a Secret is meant for a server.
 ///
-/// Without the annotation on the Secret, an author of Plugins could send any Secret of the host's namespace anywhere.
+/// Without the Secret's annotation, an author of Plugins could send any Secret in the host's namespace anywhere.
 fn check_host(name: &str, hosts: &str, http: &Http) -> Result<(), StageFailure> {
     if http.is_at_one_of(hosts) {
         return Ok(());
@@ -554,7 +553,7 @@ mod tests {
                 json!({"apiVersion": "example.com/v1", "kind": kind, "plural": plural, "scope": "Namespaced"})
             };
             let parents: Vec<Value> = parents.iter().map(parent).collect();
-            // A required child without a grant: that is decided after compiling.
+            // A required child without a grant is only rejected after compiling.
             let child = json!({"apiVersion": "v1", "kind": "Pod", "required": true});
             let manifest = serde_json::from_value::<Manifest>(json!({
                 "name": "web", "version": "1", "finalize": false, "readsOwnStatus": false, "parents": parents, "crds": [],

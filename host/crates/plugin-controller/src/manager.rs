@@ -1,7 +1,7 @@
-//! Serves the Plugin resources of a cluster: watches them, and runs a pass for each that changes.
+//! Serves Plugin resources: watches them, and runs a pass for each change.
 //!
-//! A Plugin is reconciled like a parent: watch, queue, back-off and expectations for own writes are the same.
-//! The manager runs no passes of plugins: the owner of the tasks of the process receives them over a bounded channel.
+//! A Plugin is reconciled like a parent, with the same watch, queue, backoff and expectations for own writes. The
+//! manager runs no plugin passes: the process that owns the tasks receives them over a bounded channel.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,17 +30,16 @@ use crate::{
     state::{PluginState, stored_needs},
 };
 
-/// The interval at which a pass that cannot read its Plugin tries again. A trigger follows when it can, so this is
-/// only a safety net. Chosen, not measured.
+/// How often a pass that cannot read its Plugin retries. A trigger follows once it can, so this is only a safety net.
 pub(crate) const WAITING_RECHECK: Duration = Duration::from_secs(30);
 
-/// The interval at which a host that has just started checks if the first list of Plugins is complete.
+/// How often a new host checks whether the first Plugin list is complete.
 const LISTED_RECHECK: Duration = Duration::from_secs(1);
 
-/// Serves Plugins. Passes of different Plugins run concurrently.
+/// Serves Plugins. Passes for different Plugins run concurrently.
 pub struct Manager {
     cx: Context,
-    /// The states of Plugins. A pass takes the state out and puts it back at its end; a Plugin has one pass at a time.
+    /// Plugin states. A pass takes the state out and puts it back at its end; a Plugin has one pass at a time.
     states: Mutex<BTreeMap<ObjectId, PluginState>>,
     /// Set once the Plugins that exist at the start have their claims.
     expected: Once,
@@ -49,7 +48,7 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// Starts to watch Plugins for a host of this name. The definition of the resource may be installed later.
+    /// Starts the Plugin watch for a host. The resource definition may be installed later.
     pub fn new(context: ManagerContext, name: PluginName) -> Self {
         Self {
             cx: Context::new(context, name),
@@ -59,7 +58,7 @@ impl Manager {
         }
     }
 
-    /// Logs that there is nothing to serve, once that is known: a host without plugin files may wait for its first Plugin.
+    /// Logs once it is known that there is nothing to serve: a host without plugin files may wait for its first Plugin.
     pub async fn notice_absence(&self) -> Infallible {
         let Context {
             definition,
@@ -81,22 +80,22 @@ impl Manager {
         pending().await
     }
 
-    /// Writes the condition to the parents of deleted Plugins.
+    /// Writes the condition to deleted Plugins' parents.
     pub async fn tell_parents_of_gone(&self) -> Infallible {
         tell_parents_of_gone(&self.cx).await
     }
 
-    /// Returns true if a plugin without passes may be this host's.
+    /// Returns true if a plugin without passes may belong to this host.
     ///
-    /// With a selector, a Plugin outside of it may be another host's. A Plugin with finalizers on parents still exists,
-    /// because the host's finalizer keeps it.
+    /// With a selector, a Plugin outside of it may belong to another host. A Plugin with finalizers on parents still
+    /// exists, because the host's finalizer keeps it.
     pub fn may_be_own(&self, name: &PluginName) -> bool {
         let is_own = |id: &ObjectId| *id.name == *name.as_str();
         self.cx.selector.is_none() || self.cx.registration.parents().iter().any(is_own)
     }
 
-    /// Learns the granted kinds and the components of all Plugins before the first pass, so that the order of the first
-    /// passes does not matter.
+    /// Registers all Plugins' granted kinds and components before the first pass, so the order of first passes does not
+    /// matter.
     ///
     /// A component serves only granted kinds, perhaps fewer: its description is not known yet. The Plugin's own pass
     /// narrows the claim or withdraws it.
@@ -126,7 +125,7 @@ impl Manager {
         }
     }
 
-    /// Returns the state of a Plugin at its first pass in this process.
+    /// Returns a Plugin's state at its first pass in this process.
     async fn first_state(&self, plugin: &Object) -> Option<PluginState> {
         let shared = &self.cx.shared;
         // With a selector, Plugins move between hosts, so another host may have written the inventory meanwhile.
@@ -139,7 +138,7 @@ impl Manager {
         Some(PluginState::of(plugin, shared.hash_key.get()))
     }
 
-    /// Removes the state of a Plugin that is gone or not selected any more; its children stay.
+    /// Removes the state for a Plugin that was deleted or is not selected any more; its children stay.
     async fn forget(&self, id: &ObjectId) {
         let cx = &self.cx;
         let mut state = self.states.lock().remove(id);
@@ -153,7 +152,7 @@ impl Manager {
             cx.shared.metrics.plugin_gone(&id.name);
             return;
         };
-        // The claims and the metrics of that name belong to the file.
+        // Claims and metrics under this name belong to the plugin file.
         if cx.files.contains_key(&name) {
             return;
         }
@@ -167,8 +166,8 @@ impl Manager {
         self.on_trial.lock().remove(id);
     }
 
-    /// Releases the claims of a Plugin beyond its active revision, unless it waits for a kind. Its first revision keeps
-    /// them while it is being loaded, so that the order of the loads after a start does not matter.
+    /// Releases a Plugin's claims beyond its active revision, unless it waits for a kind. Its first revision keeps them
+    /// while loading, so the load order after a start does not matter.
     fn narrow_claims(&self, id: &ObjectId, state: &PluginState) {
         let is_first_load = state.active.is_none() && state.loading.is_some();
         if let Ok(name) = PluginName::new(&id.name)
@@ -182,7 +181,7 @@ impl Manager {
 
     /// Remembers if the Plugin gets a pass when a first pass ends.
     fn follow_analysis(&self, id: &ObjectId, state: &PluginState) {
-        // Before the lock, because the analysis takes locks of the reconcilers.
+        // Before the lock, because the analysis locks the reconcilers.
         let is_on_trial = state.analysis().is_some();
         let mut on_trial = self.on_trial.lock();
         if is_on_trial {
@@ -192,8 +191,8 @@ impl Manager {
         }
     }
 
-    /// Lets the pass of a Plugin without granted parents come after those of the others: an author without the right to
-    /// grant can make any number of such Plugins. One that is gone needs no load.
+    /// Delays passes for Plugins without granted parents behind all others, because an author without the right to
+    /// grant can create any number of such Plugins. A deleted Plugin needs no load.
     fn behind_granted(&self, trigger: Triggered) -> Triggered {
         let plugin = self.cx.registration.parent(&trigger.parent);
         let is_last = plugin.is_some_and(|plugin| !resource::has_granted_parents(&plugin));

@@ -1,5 +1,5 @@
-//! Kinds of parents that the cluster serves no longer, and definitions that another has changed: they are installed again
-//! if the Plugin has the host install them, and otherwise a condition of the Plugin names the missing kinds.
+//! Parent kinds that the cluster stopped serving, and definitions that someone else changed. The host reinstalls them
+//! if the Plugin allows it; otherwise a Plugin condition names the missing kinds.
 
 use innkeeper_cluster::Cluster;
 use innkeeper_model::{Gvk, Manifest, Retry};
@@ -11,10 +11,10 @@ use crate::{
     state::PluginState,
 };
 
-/// The reason while the cluster does not serve a kind of parents.
+/// Condition reason while the cluster does not serve a parent kind.
 pub(crate) const PARENT_NOT_SERVED: &str = "ParentNotServed";
 
-/// The kinds of parents of the active revision that the cluster no longer serves.
+/// The active revision's parent kinds that the cluster no longer serves.
 #[derive(Default)]
 pub(crate) struct MissingParents {
     pub(crate) kinds: Vec<Gvk>,
@@ -25,7 +25,7 @@ pub(crate) struct MissingParents {
 }
 
 impl MissingParents {
-    /// Returns those of the active revision, if there is one.
+    /// Returns the active revision's missing kinds, if there is one.
     pub(crate) fn of(state: &PluginState, cluster: &Cluster) -> Self {
         let active = state.active.as_ref();
         let reconcilers = active.map(|active| active.served.reconcilers.iter());
@@ -42,7 +42,7 @@ impl MissingParents {
         }
     }
 
-    /// Returns the failure of the active revision; none if the cluster serves all kinds.
+    /// Returns the active revision's failure; none if the cluster serves all kinds.
     pub(crate) fn failure(&self) -> Option<StageFailure> {
         if self.kinds.is_empty() {
             return None;
@@ -57,8 +57,7 @@ impl MissingParents {
         Some(StageFailure::new(stage, PARENT_NOT_SERVED, message, retry))
     }
 
-    /// Returns true if the host is to install definitions under the declared terms: that of a missing kind, or those that
-    /// have changed.
+    /// Returns true if the host must install definitions under the declared terms, because one is missing or changed.
     pub(crate) fn must_install(&self, declared: &Declared, manifest: &Manifest) -> bool {
         let mut kinds = self.kinds.iter();
         let is_installed =

@@ -8,13 +8,13 @@ use tokio::time::sleep;
 
 use super::finalizers::{Finalizers, ReleaseScope};
 
-/// The interval between checks. Chosen, not measured: a user waits for it, and a check reads only the cache.
+/// How often parents are checked. A check reads only the cache.
 const CHECK_PERIOD: Duration = Duration::from_secs(3);
 
-/// Removes the finalizers of plugins from parents that are being deleted with the annotation to skip the guest, where no
-/// pass would do so: the plugin is gone, cannot be active, or is suspended.
+/// Removes plugin finalizers from parents that are being deleted with the annotation to skip the guest, where no pass
+/// does so: the plugin was deleted, cannot be active, or is suspended.
 ///
-/// `has_passes` returns true for a plugin whose passes do so, of this host or another one.
+/// `has_passes` returns true if this or another host runs passes for the plugin.
 pub async fn tend_orphans(shared: &Shared, has_passes: impl Fn(&PluginName) -> bool) -> Infallible {
     let mut orphans: BTreeMap<PluginName, Finalizers> = BTreeMap::new();
     loop {

@@ -1,6 +1,6 @@
-//! One pass of a Plugin: observe, decide, act, report.
+//! One Plugin pass: observe, decide, act, report.
 //!
-//! A Plugin that is removed leaves all children and all definitions as they are.
+//! Removing a Plugin leaves all children and definitions as they are.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,11 +24,11 @@ use crate::{
     unserved::tell_parents,
 };
 
-/// The interval between attempts to release the remaining parents of a Plugin that is being deleted: shorter than for
-/// an active Plugin, because the deletion waits for it.
+/// How often the host tries to release a deleted Plugin's remaining parents: more often than for an active Plugin,
+/// because the deletion waits for it.
 const RELEASE_PERIOD: Duration = Duration::from_millis(250);
 
-/// Takes all actions for a Plugin that can be taken now, and reports its state.
+/// Takes all currently possible actions for a Plugin, and reports its state.
 pub(crate) async fn run(
     cx: &Context,
     object: &Object,
@@ -36,7 +36,7 @@ pub(crate) async fn run(
     change: Option<Instant>,
 ) -> Next {
     let mut subject = Subject::new(cx, object, change);
-    // Observe: reads the cache, and for a Plugin that is deleted or named as a file, this is all.
+    // Observe: only reads the cache. A Plugin that is being deleted, or shares a plugin file's name, ends here.
     let declared = match observe(cx, &mut subject, state).await {
         Ok(declared) => declared,
         Err(next) => return next,
@@ -52,7 +52,7 @@ pub(crate) async fn run(
     report(cx, &mut subject, state, Ok(&declared), &missing).await
 }
 
-/// Returns the declaration of a Plugin that is to be served; otherwise reports the reason, and returns the next pass.
+/// Returns a Plugin's declaration if it should be served; otherwise reports the reason, and returns the next pass.
 async fn observe(
     cx: &Context,
     subject: &mut Subject<'_>,
@@ -66,7 +66,8 @@ async fn observe(
     }
     if let Some((name, failure)) = name_taken(cx, object) {
         if object.is_deleting() {
-            // The plugin's finalizers belong to the file of that name, so only the host's is removed.
+            // The plugin's finalizers belong to the plugin file with that name, so only the host's finalizer is
+            // removed.
             return Err(remove_finalizer(cx, &mut subject.target, name).await);
         }
         return Err(report_failure(cx, subject, state, &failure).await);
@@ -86,7 +87,7 @@ async fn observe(
     }
 }
 
-/// Acts until the Plugin has to wait. Returns the kinds of parents that the cluster does not serve.
+/// Acts until the Plugin has to wait. Returns the parent kinds that the cluster does not serve.
 async fn take_actions(
     cx: &Context,
     subject: &mut Subject<'_>,
@@ -181,7 +182,7 @@ async fn report_failure(
     report(cx, subject, state, Err(failure), &missing).await
 }
 
-/// Stops a Plugin that is being deleted, and removes the host's finalizer once no parent has that of the plugin.
+/// Stops a Plugin that is being deleted, and removes the host's finalizer once no parent has the plugin's finalizer.
 async fn finalize(cx: &Context, subject: &mut Subject<'_>, state: &mut PluginState) -> Next {
     state.loading = None;
     let object = subject.object;
@@ -214,7 +215,7 @@ async fn finalize(cx: &Context, subject: &mut Subject<'_>, state: &mut PluginSta
     }
 }
 
-/// Returns the failure of a Plugin whose name belongs to a file of this host.
+/// Returns the failure for a Plugin whose name belongs to a plugin file on this host.
 fn name_taken<'a>(cx: &'a Context, object: &Object) -> Option<(&'a PluginName, StageFailure)> {
     let name = PluginName::new(&object.name).ok()?;
     let (name, _) = cx.files.get_key_value(&name)?;

@@ -1,7 +1,7 @@
-//! Writes the status of a Plugin, and the Event about a change.
+//! Writes a Plugin's status, and an Event about each change.
 //!
-//! A status that another client overwrites again and again is written less and less often, and an Event names the other
-//! side, because a condition would be overwritten as well.
+//! If another client keeps overwriting the status, the host writes it less and less often. An Event names the other
+//! client, because a condition would be overwritten too.
 
 use std::time::Duration;
 
@@ -28,11 +28,10 @@ use crate::{
     status::{status_of, stored_status},
 };
 
-/// The shortest wait for the next pass: a time that has come during a pass does not make passes follow each other at
-/// once. Chosen: too short to notice.
+/// The shortest wait for the next pass. Prevents a tight loop when a deadline expires during a pass.
 const REQUEUE_MIN: Duration = Duration::from_millis(100);
 
-/// Writes the status of a Plugin, and returns the time of its next pass; `due` is the time for which the state asks.
+/// Writes a Plugin's status, and returns when the next pass runs; `due` is when the state needs it.
 pub(crate) async fn status(
     cx: &Context,
     subject: &mut Subject<'_>,
@@ -136,11 +135,11 @@ async fn write(
     status: &PluginStatus,
 ) -> Result<Option<Duration>, Next> {
     let object = subject.object;
-    // Always an object: all of its fields have a form in JSON.
+    // Always an object: all fields are serializable.
     let Ok(Value::Object(mut status)) = serde_json::to_value(status) else {
         return Ok(None);
     };
-    // As it is stored: the seal is for it, and this version of the host may not know all of its fields.
+    // As stored: the seal covers that JSON, and this host version may not know all its fields.
     if state.is_unverified
         && let Some(stored) = stored_status(object).remove("history")
     {

@@ -11,7 +11,7 @@ use tracing::warn;
 /// The wait after the first refusal, doubled by each further one.
 const WAIT_MIN: Duration = Duration::from_secs(1);
 
-/// The longest wait: that of a Plugin whose step fails.
+/// The same maximum as for a Plugin with failed steps.
 const WAIT_MAX: Duration = Duration::from_mins(5);
 
 /// The waits after refused writes.
@@ -23,7 +23,7 @@ pub(super) struct Refusals {
     last: Option<String>,
 }
 
-/// The refused writes of one attempt.
+/// Rejected writes during one attempt.
 #[derive(Default)]
 pub(super) struct RefusalsOfRound(Mutex<Vec<(ObjectId, apply::Error)>>);
 
@@ -36,7 +36,7 @@ impl RefusalsOfRound {
             .any(|(_, error)| error.kind == ErrorKind::Forbidden)
     }
 
-    /// Adds a refused write. A parent that has changed is no refusal: the next attempt uses its new state.
+    /// Adds a rejected write. A changed parent does not count: the next attempt uses its new state.
     pub(super) fn refuse(&self, parent: ObjectId, error: apply::Error) {
         if !error.is_conflict_only() {
             self.0.lock().push((parent, error));
@@ -45,7 +45,7 @@ impl RefusalsOfRound {
 }
 
 impl Refusals {
-    /// Returns the time of the next attempt while it has to wait.
+    /// Returns when the next attempt may start, while it has to wait.
     pub(super) fn due(&self, now: Instant) -> Option<Instant> {
         self.until.filter(|until| now < *until)
     }
@@ -55,7 +55,7 @@ impl Refusals {
         self.last.as_deref()
     }
 
-    /// Ends an attempt: warns of its refusals, and begins or ends the wait.
+    /// Ends an attempt: warns about rejections, and starts or ends the wait.
     pub(super) fn end(
         &mut self,
         plugin: &PluginName,

@@ -1,5 +1,4 @@
-//! The rollout of a revision: its dry run before it is active, the analysis of its first passes, and the history of
-//! revisions that a rollback goes back to.
+//! Revision rollouts: the dry run before activation, the analysis of first passes, and the history for rollbacks.
 
 mod analysis;
 mod dry_run;
@@ -27,7 +26,7 @@ pub use self::{
 };
 use crate::resource::{CandidateCounts, CandidateVerdict, RolloutMode, RolloutSpec, revision_name};
 
-/// Decides if a revision with this dry run may replace the active one, which has this many children.
+/// Decides whether a revision with this dry run may replace the active one, which has this many children.
 ///
 /// The approval comes first: it is also the remedy for too many deletes and faults.
 fn verdict(
@@ -52,7 +51,7 @@ fn verdict(
     }
 }
 
-/// Returns the kinds of parents that once got finalizers and that the revision does not finalize, in any version.
+/// Returns the parent kinds that once got finalizers and that the revision does not finalize, in any version.
 pub(crate) fn not_finalized(recorded: &BTreeSet<Gvk>, manifest: &Manifest) -> BTreeSet<Gvk> {
     let is_finalized = |kind: &Gvk| manifest.finalize && manifest.reconciles(&kind.group_kind());
     recorded

@@ -1,4 +1,4 @@
-//! Attempts of a Plugin that have ended: the last load, and the revisions that could not become active.
+//! Finished attempts of a Plugin: the last load, and revisions that could not become active.
 
 use std::sync::Arc;
 
@@ -13,22 +13,22 @@ use crate::{
     stage::StageFailure,
 };
 
-/// The reason while another plugin is active for the same kind of parents.
+/// Condition reason while another plugin is active for the same parent kind.
 pub(crate) const PARENT_TAKEN: &str = "ParentTaken";
 
 /// An attempt to load a declaration.
 pub(crate) struct LoadAttempt {
     pub(crate) declared: Declared,
-    /// The component; also present if it does not accept its configuration.
+    /// The component; also present if it rejects the configuration.
     pub(crate) component: Option<VerifiedComponent>,
     pub(crate) result: Result<Arc<Plugin>, StageFailure>,
     pub(crate) at: Instant,
-    /// The time of the next attempt; none: at a change of the declaration, or the next pull.
+    /// When to retry; none: at a change to the declaration, or the next pull.
     pub(crate) retry_at: Option<Instant>,
 }
 
 impl LoadAttempt {
-    /// Returns the time of the next attempt or pull.
+    /// Returns when the next attempt or pull is due.
     pub(crate) fn due(&self) -> Option<Instant> {
         let pull_at = self.declared.pull_every.map(|every| self.at + every);
         self.retry_at.or(pull_at)
@@ -38,8 +38,8 @@ impl LoadAttempt {
         is_past(self.due())
     }
 
-    /// Returns true if the attempt brought no component, and only a change of the Plugin leads to another one before a long
-    /// wait. Only a change of grants can fix missing grants.
+    /// Returns true if the attempt returned no component, and only a Plugin change leads to another one soon. Only
+    /// changed grants can fix missing grants.
     pub(crate) fn waits_for_change(&self) -> bool {
         let Err(failure) = &self.result else {
             return false;
@@ -48,7 +48,7 @@ impl LoadAttempt {
         failure.reason != NOT_GRANTED && self.component.is_none() && is_blocked
     }
 
-    /// Returns true if the attempt ended before compiling for lack of grants, and the grants have changed.
+    /// Returns true if the attempt ended before compiling for missing grants, and the grants have changed.
     pub(crate) fn is_stale_after_grant_change(&self, declared: &Declared) -> bool {
         let lacked_grants = matches!(&self.result, Err(failure) if failure.reason == NOT_GRANTED);
         lacked_grants && self.declared.terms.grants != declared.terms.grants
@@ -58,7 +58,7 @@ impl LoadAttempt {
         self.result.as_ref().ok()
     }
 
-    /// Returns the component of the attempt if it has this digest.
+    /// Returns the attempt's component if it has this digest.
     pub(crate) fn component(&self, digest: &Digest) -> Option<&VerifiedComponent> {
         let component = self.component.as_ref();
         component.filter(|component| component.digest() == digest)
@@ -70,15 +70,15 @@ pub(crate) enum Setback {
     /// It is declared.
     Refused {
         failure: StageFailure,
-        /// The time of the next attempt; none: at a change of the declaration.
+        /// When to retry; none: at a change to the declaration.
         retry_at: Option<Instant>,
-        /// The dry run, if that is the reason.
+        /// The dry run that was refused, if that is the reason.
         candidate: Option<Candidate>,
     },
     /// It was active before, and could not become active again.
     Lost {
         failure: StageFailure,
-        /// The time of the next attempt; none: at a change of the declaration.
+        /// When to retry; none: at a change to the declaration.
         retry_at: Option<Instant>,
     },
 }
@@ -94,13 +94,13 @@ impl Setback {
         is_past(self.retry_at())
     }
 
-    /// Returns true if another plugin is active for one of its kinds of parents.
+    /// Returns true if another plugin is active for one of the parent kinds.
     pub(crate) fn waits_for_kind(&self) -> bool {
         let (Self::Refused { failure, .. } | Self::Lost { failure, .. }) = self;
         failure.reason == PARENT_TAKEN
     }
 
-    /// Returns the failure of a declared revision.
+    /// Returns a declared revision's failure.
     pub(crate) fn refusal(&self) -> Option<&StageFailure> {
         match self {
             Self::Refused { failure, .. } => Some(failure),

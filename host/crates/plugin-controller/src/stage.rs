@@ -1,4 +1,4 @@
-//! The stages of a Plugin on the way to its passes, and their failures. Pure.
+//! A Plugin's stages on the way to its passes, and their failures. Pure.
 
 use std::fmt;
 
@@ -7,16 +7,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 
 use crate::resource::Declared;
 
-/// A stage on the way to passes, in their order; each has a condition of its name.
+/// A stage, in order; each has a condition with the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
     /// The bytes are in memory.
     Fetched,
-    /// They have the declared digest, and one of the declared signatures.
+    /// The bytes have the declared digest, and one declared signature.
     Verified,
     /// They are machine code.
     Compiled,
-    /// The component has a description and accepts its configuration.
+    /// The component has a description and accepts the configuration.
     Described,
     /// It has the grants that it requires.
     Granted,
@@ -25,7 +25,7 @@ pub(crate) enum Stage {
 }
 
 impl Stage {
-    /// The stages before the activation of a revision.
+    /// Stages before a revision's activation.
     pub(crate) const LOADING: [Self; 5] = [
         Self::Fetched,
         Self::Verified,
@@ -36,17 +36,17 @@ impl Stage {
 }
 
 impl fmt::Display for Stage {
-    /// Shows the type of its condition, which has the name of the stage.
+    /// Shows the condition type, which is the stage name.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
     }
 }
 
-/// The longest message, in characters, which is that of the conditions of parents. A component or a server may choose parts
-/// of it, and the API server refuses a status with a condition above 32,768.
+/// The longest message, in characters, the same as for parents' conditions. A component or a server may choose parts of
+/// it, and the API server rejects a status with a condition above 32,768.
 const MESSAGE_CHARS_MAX: usize = 2048;
 
-/// The failure of a stage, or a stage that has not ended.
+/// A stage's failure, or an unfinished stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StageFailure {
     /// The stage.
@@ -57,12 +57,12 @@ pub(crate) struct StageFailure {
     pub(crate) reason: String,
     /// The failure and the remedy.
     pub(crate) message: String,
-    /// The time of the next attempt.
+    /// When to retry.
     pub(crate) retry: Retry,
 }
 
 impl StageFailure {
-    /// A failure with a message of its own.
+    /// Returns a failure with its own message.
     pub(crate) fn new(stage: Stage, reason: &str, message: impl ToString, retry: Retry) -> Self {
         Self {
             stage,
@@ -92,7 +92,7 @@ impl StageFailure {
         }
     }
 
-    /// The failure of an operation, with all causes in the message.
+    /// Returns an operation's failure, with all causes in the message.
     pub(crate) fn of(
         stage: Stage,
         reason: &str,
@@ -113,7 +113,7 @@ pub(crate) fn has_the_same_component(one: &Declared, other: &Declared) -> bool {
     one.origin == other.origin && one.digest == other.digest && verifies_the_same(one, other)
 }
 
-/// Returns true if two declarations require the same of the bytes of any digest.
+/// Returns true if two declarations have the same requirements for bytes with any digest.
 pub(crate) fn verifies_the_same(one: &Declared, other: &Declared) -> bool {
     one.keys == other.keys && one.identity == other.identity
 }

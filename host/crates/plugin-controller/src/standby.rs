@@ -1,5 +1,5 @@
-//! Plugins of a standby host: their components are fetched, compiled and described, and the kinds that they will watch
-//! are watched. No pass runs, and nothing is written.
+//! Prepares plugins on a standby host: fetches, compiles and describes their components, and opens their watches. No
+//! pass runs, and nothing is written.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,16 +27,16 @@ use crate::{
     status::status_of,
 };
 
-/// The number of triggers that one read drops. Only bounds the memory of a read; all triggers are read.
+/// How many triggers one read drops. Only bounds memory per read; all triggers are read.
 const TRIGGERS_MAX: usize = 1024;
 
-/// The watches of each plugin, until its own controllers hold them.
+/// Each plugin's watches, until its own controllers hold them.
 pub type Warm = BTreeMap<PluginName, Vec<Registration>>;
 
-/// Returns the kinds of children that a plugin has made so far.
+/// Returns the child kinds that a plugin has created so far.
 pub type OnceMade = Box<dyn Fn(&PluginName) -> BTreeSet<Gvk> + Send + Sync>;
 
-/// Keeps the components of Plugins ready.
+/// Keeps Plugin components ready.
 pub struct Warmer {
     loader: Arc<Loader>,
     registration: Registration,
@@ -49,13 +49,13 @@ pub struct Warmer {
 /// A plugin that could become active.
 struct Ready {
     declared: Declared,
-    /// The digest of the component that another host served then. If it changes, a tag may have moved.
+    /// The digest that another host served then. If it changes, a tag may have moved.
     digest: Option<String>,
     watches: Vec<Registration>,
 }
 
 impl Warmer {
-    /// Starts to watch Plugins for a host of this name.
+    /// Starts the Plugin watch for a host.
     pub fn new(
         loader: Arc<Loader>,
         name: PluginName,
@@ -134,7 +134,7 @@ impl Warmer {
         Ok(interests.map(register).collect())
     }
 
-    /// Drops the triggers of all watches, which would grow without bound because no pass follows them.
+    /// Drops all watches' triggers, which would otherwise accumulate because no pass reads them.
     fn drop_triggers(&self) {
         for ready in self.ready.lock().values() {
             for watch in &ready.watches {
@@ -144,9 +144,9 @@ impl Warmer {
     }
 }
 
-/// Returns the plugin after an attempt to load it.
+/// Returns the plugin after a load attempt.
 ///
-/// After a failure the watches are those of the revision that could be loaded last: it is still active on the other host.
+/// After a failure the watches are those for the last loaded revision: it is still active on the other host.
 fn prepared(
     declared: Declared,
     digest: Option<String>,
@@ -210,7 +210,7 @@ impl Work for Warmer {
             self.prepare(&plugin, declared, status_of(&plugin).digest)
                 .await;
         }
-        // Also for a plugin that is ready: its triggers have to be dropped. A failed load is tried again.
+        // Also for a ready plugin, whose triggers have to be dropped. A failed load is retried.
         Next::RequeueAfter(WAITING_RECHECK)
     }
 }

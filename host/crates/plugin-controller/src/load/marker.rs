@@ -1,4 +1,4 @@
-//! Marks loads in the cache directory while they run, and delays those during which the host ended.
+//! Marks running loads in the cache directory, and delays those during which the host crashed.
 //!
 //! Without a writable cache directory there are no marks: loads begin at once.
 
@@ -26,11 +26,11 @@ use crate::stage::{Stage, StageFailure};
 /// The reason while a load waits because the host ended during it.
 pub(crate) const HOST_ENDED: &str = "HostEnded";
 
-/// The longest wait for the end of another suspected load, so that a server that answers slowly delays no other Plugin for
-/// long. Most loads take less than a second.
+/// The longest wait for another suspected load, so a slow server does not delay other Plugins for long. Most loads take
+/// less than a second.
 const TURN_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// A load: of the component that a generation of a Plugin declares, or of kept bytes for it.
+/// Identifies a load: for the component that a Plugin generation declares, or for cached bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadId {
     pub(crate) uid: Uid,
@@ -38,25 +38,25 @@ pub(crate) struct LoadId {
     pub(crate) kept: Option<Digest>,
 }
 
-/// The marks of all loads.
+/// The marks for all loads.
 pub(crate) struct LoadMarker {
     cache: Cache,
     now: fn() -> Timestamp,
     /// Held while marks are read and written.
     files: Mutex<()>,
-    /// Loads during which the host ended run one at a time: otherwise a harmless one that runs beside the cause would be
-    /// counted with it, for ever.
+    /// Loads during which the host crashed run one at a time. Otherwise a harmless load beside the culprit would be
+    /// counted with it, every time.
     alone: Arc<Semaphore>,
     turn_wait_max: Duration,
     has_warned: AtomicBool,
 }
 
-/// The turn of a load during which the host ended before; none for other loads.
+/// A suspected load's turn; none for other loads.
 pub(crate) type Turn = Option<OwnedSemaphorePermit>;
 
-/// A load under way; dropping it removes its mark.
+/// A running load; dropping it removes its mark.
 ///
-/// The end of the host by a signal drops it as well. Only an end without cleanup leaves the mark.
+/// A host that is stopped by a signal also drops it. Only a crash leaves the mark.
 pub(crate) struct MarkedLoad<'a> {
     marker: &'a LoadMarker,
     load: &'a LoadId,
@@ -75,7 +75,7 @@ impl LoadMarker {
         }
     }
 
-    /// Waits for the turn of a load; fails while the load has to wait because the host ended during it.
+    /// Waits for a load's turn; fails while the load must wait because the host crashed during it.
     pub(crate) async fn admit(&self, load: &LoadId) -> Result<Turn, StageFailure> {
         let decision = {
             let _files = self.files.lock();
@@ -107,7 +107,7 @@ impl LoadMarker {
         }
     }
 
-    /// Forgets the loads of a Plugin that is gone.
+    /// Forgets a deleted Plugin's loads.
     pub(crate) fn forget(&self, uid: &Uid) {
         let _files = self.files.lock();
         if let Err(error) = self.cache.set_mark(&uid.0, None) {
@@ -115,7 +115,7 @@ impl LoadMarker {
         }
     }
 
-    /// Forgets the loads of all other Plugins than these.
+    /// Forgets the loads for all other Plugins.
     pub(crate) fn forget_others(&self, uids: &[Uid]) {
         let _files = self.files.lock();
         if let Err(error) = self.cache.keep_marks(uids.iter().map(|uid| &*uid.0)) {
@@ -152,7 +152,7 @@ impl LoadMarker {
 impl Drop for MarkedLoad<'_> {
     fn drop(&mut self) {
         let Self { marker, load, .. } = self;
-        // Marks of a later generation belong to another load.
+        // Marks from a later generation belong to another load.
         marker.change(load, |marks| marks.end(load.kept.as_ref()));
     }
 }
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 
-    /// The end of the load of an earlier generation comes after the begin of the next one, because a cancelled load ends late.
+    /// An earlier generation's load ends after the next one begins, because a cancelled load ends late.
     #[tokio::test]
     async fn a_late_end_leaves_the_mark_of_the_next_generation() {
         let directory = tempfile::tempdir().unwrap();

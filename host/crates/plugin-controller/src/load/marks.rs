@@ -1,8 +1,7 @@
-//! The loads of a Plugin during which the host ended: which of them may begin, and when. Pure.
+//! Loads during which the host crashed: which ones may begin, and when. Pure.
 //!
-//! A load processes bytes of strangers. If that ends the host, the host would end at every start, and serve nobody. So a
-//! load has a mark from its begin to its end, and a mark that a process finds at its start tells of a load that did not
-//! end.
+//! A load processes untrusted bytes. If they crash the host, it would crash at every start and serve nobody. So a load
+//! is marked while it runs, and a mark that exists when a process starts belongs to a load that did not end.
 
 use std::time::Duration;
 
@@ -10,11 +9,11 @@ use innkeeper_model::Digest;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// The version of the form of the marks.
+/// The version of the mark format.
 const VERSION: u32 = 1;
 
-/// The number of process ends in a row during a load from which the next attempt waits. The first one may have any cause,
-/// such as a node that restarts.
+/// How many consecutive crashes during a load delay the next attempt. The first crash may have any cause, such as a
+/// node restart.
 const ENDS_MAX: u32 = 2;
 
 /// The wait after that many ends, doubled by each further one.
@@ -23,15 +22,15 @@ const WAIT_MIN: Duration = Duration::from_mins(1);
 /// The longest wait.
 const WAIT_MAX: Duration = Duration::from_hours(1);
 
-/// The number of marks of one Plugin: its declared component and two earlier revisions, and one more.
+/// Marks per Plugin: for the declared component, two earlier revisions, and one more.
 const MARKS_MAX: usize = 4;
 
-/// The marks of one generation of a Plugin.
+/// Marks for one Plugin generation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LoadMarks {
     version: u32,
-    /// The generation of the Plugin: the loads of a changed spec begin anew.
+    /// The Plugin's generation: a changed spec resets the counts.
     generation: Option<i64>,
     loads: Vec<LoadMark>,
 }
@@ -42,31 +41,32 @@ pub(crate) struct LoadMarks {
 struct LoadMark {
     /// The bytes from the cache directory; none for the declared component.
     kept: Option<String>,
-    /// The number of times in a row that the load began and did not end.
+    /// How many times in a row the load began and did not end.
     begun: u32,
-    /// The time of the last begin, in seconds since 1970.
+    /// When it last began, in seconds since 1970.
     at: i64,
 }
 
-/// The decision about a load that is to begin.
+/// Whether a load may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LoadDecision {
     /// It may begin.
     Begin,
-    /// It may begin, without another such load beside it: if it ends the host again, only its own mark counts that.
+    /// It may begin, but no other suspected load may run beside it: if it crashes the host again, only its own mark
+    /// counts that.
     Alone,
-    /// The host ended this number of times during the load, so it waits.
+    /// The host crashed this many times during the load, so it must wait.
     Wait {
         ends: u32,
         /// The whole wait since the last begin.
         wait: Duration,
-        /// The rest of it.
+        /// The remaining wait.
         rest: Duration,
     },
 }
 
 impl LoadMarks {
-    /// Reads the marks for a generation. Text in another form, and marks of another generation, count as none.
+    /// Reads a generation's marks. Text in another form, and marks from another generation, count as none.
     pub(crate) fn read(text: Option<&[u8]>, generation: Option<i64>) -> Self {
         let marks = text.and_then(|text| serde_json::from_slice::<Self>(text).ok());
         marks
@@ -78,7 +78,7 @@ impl LoadMarks {
             })
     }
 
-    /// Returns the text of the marks; none without a mark.
+    /// Returns the text for the marks; none without a mark.
     pub(crate) fn text(&self) -> Option<Vec<u8>> {
         if self.loads.is_empty() {
             return None;
@@ -87,7 +87,7 @@ impl LoadMarks {
         serde_json::to_vec(self).ok()
     }
 
-    /// Decides about a load of the declared component, or of kept bytes.
+    /// Decides whether to load the declared component, or cached bytes.
     pub(crate) fn decide(&self, kept: Option<&Digest>, now: Timestamp) -> LoadDecision {
         let Some(mark) = self.loads.iter().find(|mark| mark.is_for(kept)) else {
             return LoadDecision::Begin;
@@ -99,7 +99,8 @@ impl LoadMarks {
             .checked_pow(doublings)
             .and_then(|factor| WAIT_MIN.checked_mul(factor))
             .map_or(WAIT_MAX, |wait| wait.min(WAIT_MAX));
-        // With a clock that was set back, the time of the mark is in the future: the load begins rather than wait for it.
+        // After the clock was set back, the mark's time is in the future: begin the load rather than wait for that
+        // time.
         let elapsed = u64::try_from(now.as_second().saturating_sub(mark.at))
             .map_or(wait, Duration::from_secs);
         match wait.saturating_sub(elapsed) {
@@ -112,7 +113,7 @@ impl LoadMarks {
         }
     }
 
-    /// Notes that a load begins.
+    /// Records that a load begins.
     pub(crate) fn begin(&mut self, kept: Option<&Digest>, now: Timestamp) {
         let before = self
             .loads
@@ -129,7 +130,7 @@ impl LoadMarks {
         }
     }
 
-    /// Notes that a load has ended, with whatever result.
+    /// Records that a load has ended, with any result.
     pub(crate) fn end(&mut self, kept: Option<&Digest>) {
         self.loads.retain(|mark| !mark.is_for(kept));
     }
@@ -149,7 +150,7 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    /// The marks after this number of begins without an end, the last one at second 0.
+    /// Returns the marks after this many begins without an end, the last one at second 0.
     fn begun(count: u32) -> LoadMarks {
         let mut marks = LoadMarks::read(None, Some(1));
         for _ in 0..count {

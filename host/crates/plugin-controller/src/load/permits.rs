@@ -1,4 +1,4 @@
-//! Limits on concurrent loads of components, overall and for each server.
+//! Limits concurrent component loads, overall and for each server.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -7,15 +7,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::resource::{Declared, Origin};
 
-/// The number of components that are fetched from servers and then compiled at the same time.
+/// How many components may be fetched from servers and compiled concurrently.
 ///
-/// Chosen, not measured: each may hold 32 MiB, the largest component.
+/// Each may use 32 MiB, the largest component size.
 const REMOTE_MAX: usize = 8;
-/// The number of these permits that one source may have: a server that answers slowly leaves the others to the rest. Chosen,
-/// not measured.
+/// How many of these permits one source may have, so a slow server cannot block all others.
 const SHARE_MAX: usize = 2;
-/// The number of components that are read from the cache directory, ConfigMaps and files at the same time. They have
-/// permits of their own, so that no server delays the start of a host. Chosen, not measured.
+/// How many components may be read from the cache directory, ConfigMaps and files concurrently. Separate permits, so no
+/// server delays a host's start.
 const LOCAL_MAX: usize = 4;
 
 /// The permits for work that takes long.
@@ -26,13 +25,13 @@ pub(crate) struct LoadPermits {
     shares: Mutex<BTreeMap<Share, Arc<Semaphore>>>,
 }
 
-/// The permits of one load.
+/// One load's permits.
 pub(crate) type Permit = Vec<OwnedSemaphorePermit>;
 
-/// A share of the permits.
+/// A share of permits.
 ///
-/// Plugins without granted parents cannot be active, and an author without the right to grant can make any number of
-/// them for any number of servers. So all of them have one share of the remote permits, and one of the local permits.
+/// Plugins without granted parents cannot be active, and an author without the right to grant can create any number for
+/// any number of servers. So together they have one share of remote permits, and one of local permits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Share {
     /// Plugins with granted parents whose source is this server.
@@ -54,13 +53,13 @@ impl Default for LoadPermits {
 }
 
 impl LoadPermits {
-    /// Waits for a permit for the component of a declaration whose bytes are on this machine or in the cluster.
+    /// Waits for a permit to read local bytes, from this machine or the cluster.
     pub(crate) async fn local(&self, declared: &Declared) -> Permit {
         let share = (!is_granted(declared)).then_some(Share::UngrantedLocal);
         self.permit(share, &self.local).await
     }
 
-    /// Waits for a permit for the component of a declaration, which comes from its source.
+    /// Waits for a permit to load a declared component from its source.
     pub(crate) async fn of(&self, declared: &Declared) -> Permit {
         match server_of(declared) {
             None => self.local(declared).await,
@@ -82,7 +81,7 @@ impl LoadPermits {
             let new = || Arc::new(Semaphore::new(SHARE_MAX));
             Arc::clone(shares.entry(share).or_insert_with(new))
         });
-        // The share first: one that waits for its share holds no permit of the others.
+        // Take the share first: a load that waits for its share holds no other permit.
         let share = match share {
             Some(share) => share.acquire_owned().await.ok(),
             None => None,
@@ -97,7 +96,7 @@ fn is_granted(declared: &Declared) -> bool {
     !declared.terms.grants.parents.is_empty()
 }
 
-/// Returns the server of the source; none for a source without one.
+/// Returns the source's server, if it has one.
 fn server_of(declared: &Declared) -> Option<String> {
     match &declared.origin {
         Origin::Oci(_, reference) => Some(reference.registry().to_owned()),
@@ -172,7 +171,7 @@ mod tests {
         let again = take(&permits, &slow);
         assert_eq!(has_permit(&again), [true, true, false]);
 
-        // All together are bounded as well, and those without a server have permits of their own.
+        // All servers together are bounded, and sources without a server have separate permits.
         let more = ["d", "e", "f", "g"].map(|host| format!("https://{host}/"));
         let more: Vec<_> = more.iter().map(|url| (&**url, true)).collect();
         let more = take(&permits, &more);
@@ -184,7 +183,7 @@ mod tests {
         assert_eq!(permits.remote.available_permits(), REMOTE_MAX);
     }
 
-    /// Any number of Plugins without grants with files or ConfigMaps as sources leave half of the local permits.
+    /// Any number of ungranted Plugins with files or ConfigMaps as sources leave half the local permits free.
     #[tokio::test]
     async fn local_sources_without_granted_parents_leave_places_to_others() {
         let permits = LoadPermits::default();
@@ -200,7 +199,7 @@ mod tests {
             assert!(permits.of(&granted).now_or_never().is_some());
             assert!(permits.local(&granted).now_or_never().is_some());
         }
-        // They have the remote share of their own.
+        // They have a separate remote share.
         let remote = at("https://a/", false);
         assert!(permits.of(&remote).now_or_never().is_some());
     }

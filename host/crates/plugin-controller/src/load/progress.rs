@@ -1,7 +1,7 @@
-//! Loads components beside the passes of Plugins: no pass waits for a server or a compiler.
+//! Loads components in the background: no pass waits for a server or a compiler.
 //!
-//! A pass starts the work and ends; another pass follows each time that the work gets further. A [`Loading`] belongs to
-//! one Plugin, and dropping it cancels the work.
+//! A pass starts the load and ends; another pass follows on each progress. A [`Loading`] belongs to one Plugin, and
+//! dropping it cancels the load.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
     stage::{Stage, StageFailure, has_the_same_component},
 };
 
-/// The progress of a load.
+/// A load's progress.
 #[derive(Clone)]
 enum LoadProgress {
     /// This stage runs, or waits for a place.
@@ -25,7 +25,7 @@ enum LoadProgress {
     Ended(Result<VerifiedComponent, StageFailure>),
 }
 
-/// A component that is being loaded.
+/// A component that is loading.
 pub(crate) struct Loading {
     declared: Declared,
     /// The bytes to take from the cache directory; none: those that are declared.
@@ -33,24 +33,24 @@ pub(crate) struct Loading {
     progress: watch::Receiver<LoadProgress>,
     /// True if the Plugin has changed since the work began.
     has_changed: bool,
-    /// The work, which ends when this is dropped.
+    /// The task; dropping this ends it.
     task: JoinSet<()>,
 }
 
-/// Reports the progress of a load.
+/// Reports a load's progress.
 pub(crate) struct Reporter {
     progress: watch::Sender<LoadProgress>,
-    /// Triggers a pass of the Plugin.
+    /// Triggers a Plugin pass.
     trigger: Box<dyn Fn() + Send + Sync>,
 }
 
 impl Reporter {
-    /// Notes that a stage begins.
+    /// Reports that a stage begins.
     pub(crate) fn at(&self, stage: Stage) {
         self.report(LoadProgress::At(stage));
     }
 
-    /// Notes the result.
+    /// Reports the result.
     pub(crate) fn end(&self, result: Result<VerifiedComponent, StageFailure>) {
         self.report(LoadProgress::Ended(result));
     }
@@ -62,7 +62,7 @@ impl Reporter {
 }
 
 impl Drop for Reporter {
-    /// Ends a load that has panicked: its Plugin would wait for ever.
+    /// Ends a load that panicked, or its Plugin would wait forever.
     fn drop(&mut self) {
         let has_ended = matches!(*self.progress.borrow(), LoadProgress::Ended(_));
         if !has_ended {
@@ -76,8 +76,8 @@ impl Drop for Reporter {
 }
 
 impl Loading {
-    /// Returns the component once it is loaded, and then clears the slot. Starts the work if the slot holds no such
-    /// work.
+    /// Returns the component once it is loaded, and then clears the slot. Starts the load unless the slot already holds
+    /// it.
     pub(crate) fn poll(
         slot: &mut Option<Self>,
         loader: &Arc<Loader>,
@@ -95,18 +95,19 @@ impl Loading {
         Some(outcome)
     }
 
-    /// Returns true if the work loads the component of a declaration, or takes these bytes from the cache directory.
+    /// Returns true if this loads the declared component, or takes these bytes from the cache directory.
     pub(crate) fn is_for(&self, declared: &Declared, kept: Option<&Digest>) -> bool {
         self.kept.as_ref() == kept && !self.is_outdated(declared)
     }
 
-    /// Returns true if a declaration has another component, or other grants: these decide if it is compiled.
+    /// Returns true if a declaration has another component or other grants, because grants decide whether it is
+    /// compiled.
     pub(crate) fn is_outdated(&self, declared: &Declared) -> bool {
         !has_the_same_component(&self.declared, declared)
             || self.declared.terms.grants != declared.terms.grants
     }
 
-    /// Notes that the Plugin has changed, in whatever field.
+    /// Records that any field of the Plugin has changed.
     pub(crate) fn note_change(&mut self) {
         self.has_changed = true;
     }
@@ -117,8 +118,8 @@ impl Loading {
         self.has_changed && matches!(self.ended(), Some(Err(_)))
     }
 
-    /// Ends the work, and waits until it has ended: it states no needs any more. A compiler may still run, and its code is
-    /// then an unneeded component.
+    /// Ends the task and waits for that, so it registers no more needs. A compiler may still run; its result is then an
+    /// unneeded component.
     pub(crate) async fn cancel(mut self) {
         self.task.shutdown().await;
     }
@@ -207,7 +208,7 @@ mod tests {
         assert!(loading.has_failed_before());
     }
 
-    /// A load that still runs when its Plugin is forgotten would state needs that no other pass removes.
+    /// A load that still runs when its Plugin is forgotten would register needs that no later pass removes.
     #[tokio::test]
     async fn a_cancelled_load_has_ended() {
         let (mut loading, _reporter) = Loading::reported(|| {}, &declared(json!({})), None);

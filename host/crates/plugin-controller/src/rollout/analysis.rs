@@ -1,36 +1,36 @@
-//! The rollout analysis: the first passes of a new revision decide if it stays or is rolled back. Pure.
+//! Rollout analysis: decides by a new revision's first passes whether it stays or is rolled back. Pure.
 
 use std::time::Duration;
 
-/// The percentage of first passes that may end in a fault. Chosen, not measured: a few parents that no revision can
-/// serve do not stop a rollout.
+/// The tolerated percentage of first passes with a fault: a few parents that no revision can serve must not stop a
+/// rollout.
 const FAULTS_PERCENT_MAX: usize = 20;
 
-/// The time after which the analysis no longer waits for pending first passes. Chosen, not measured: a parent whose
-/// passes are parked or retried stays pending without end, and only a good revision is a target for rollbacks.
+/// How long the analysis waits for pending first passes. A parent whose passes are parked or retried stays pending
+/// forever, and only a good revision is a rollback target.
 const PENDING_MAX: Duration = Duration::from_mins(10);
 
-/// The results of the first passes of a revision so far, one for each parent.
+/// First-pass results so far, one for each parent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AnalysisCounts {
-    /// The number of passes that have not ended.
+    /// Unfinished passes.
     pub(crate) pending: usize,
-    /// The number of passes without a fault.
+    /// Passes without a fault.
     pub(crate) well: usize,
-    /// The number of passes that ended in a fault of the guest, or found the parent invalid.
+    /// Passes with a guest fault, or an invalid parent.
     pub(crate) faulted: usize,
 }
 
-/// The analysis of the active revision.
+/// The active revision's analysis.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RolloutAnalysis {
     /// The verdict so far.
     pub(crate) verdict: AnalysisVerdict,
-    /// The description of its faults; none if it has none.
+    /// Describes the faults, if there are any.
     pub(crate) faults: Option<String>,
 }
 
-/// The verdict on a revision by its first passes.
+/// A revision's verdict after its first passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum AnalysisVerdict {
     /// The pending passes decide.
@@ -42,7 +42,7 @@ pub(crate) enum AnalysisVerdict {
     Faulty,
 }
 
-/// Returns true if a revision that fails for this many of the parents may not stay active.
+/// Returns true if a revision with this many failed parents may not stay active.
 pub(crate) const fn are_too_many(faults: usize, parents: usize) -> bool {
     faults * 100 > parents * FAULTS_PERCENT_MAX
 }
@@ -60,7 +60,7 @@ impl AnalysisCounts {
         }
     }
 
-    /// Describes the faults for people, as the rest of a sentence.
+    /// Describes the faults, to complete a sentence.
     pub(crate) fn describe(self, first_fault: &str) -> String {
         let (faulted, ended) = (self.faulted, self.well + self.faulted);
         let pending = match self.pending {

@@ -1,4 +1,4 @@
-//! The dry run of a candidate revision on all live parents, before it replaces the active one.
+//! Dry-runs a candidate revision on all live parents, before it replaces the active one.
 
 use std::{mem, pin::pin, sync::Arc, time::Duration};
 
@@ -19,24 +19,24 @@ use crate::{
     stage::{Stage, StageFailure},
 };
 
-/// The time limit for the first lists of all kinds that a candidate watches. Chosen, not measured: the active revision
-/// stays active meanwhile, and the dry run is retried.
+/// Time limit for the first lists of all kinds that a candidate watches. Meanwhile the active revision stays active,
+/// and the dry run is retried.
 const READ_WITHIN: Duration = Duration::from_mins(1);
 
-/// The shortest wait before the next dry run of a candidate that is not activated. Nothing triggers a pass when the
-/// children or parents change, and a dry run calls the guest for every parent.
+/// The shortest wait before an inactive candidate's next dry run. Changes of children or parents do not trigger one,
+/// and a dry run calls the guest for every parent.
 const REPEAT_AFTER: Duration = Duration::from_mins(1);
 
-/// The number of deletes that the status names; the schema of the status allows no more.
+/// How many deletes the status names, as limited by the status schema.
 const NAMED_MAX: usize = 20;
 
-/// The longest message of a fault in the status, in characters; its schema allows no more.
+/// The longest fault message in the status, in characters, as limited by the status schema.
 const FAULT_CHARS_MAX: usize = 1024;
 
-/// The room for the entries of a plan: those of about 3,000 parents that change.
+/// Size limit for plan entries, enough for about 3,000 parents with changes.
 const PLAN_BYTES_MAX: usize = 1 << 20;
 
-/// A revision that is about to replace the active one.
+/// A revision that may replace the active one.
 #[derive(Debug)]
 pub(crate) struct Candidate {
     pub(crate) status: CandidateStatus,
@@ -55,7 +55,7 @@ pub(crate) async fn dry_run(
     let mut plan = plan_of(cx, active, serving).await?;
     let children = children(cx, active);
     let counts = counts(&plan.forecast);
-    // A plan that is kept names them in its entries, which have a bound.
+    // A retained plan names them in its entries, which have a bound.
     let deletes = mem::take(&mut plan.forecast.deletes);
     let mut status = candidate(declared, serving, Some(counts), children);
     status.deletes = deletes.iter().take(NAMED_MAX).map(ObjectName::of).collect();
@@ -78,7 +78,7 @@ pub(crate) async fn dry_run(
     })
 }
 
-/// Plans a revision for the parents of all kinds.
+/// Plans a revision for all parents, kind by kind.
 async fn plan_of(
     cx: &Context,
     active: &ActivePlugin,
@@ -91,7 +91,8 @@ async fn plan_of(
     let now = (cx.shared.now)();
     for reconciler in &active.served.reconcilers {
         let registration = reconciler.registration();
-        // For each kind: the watches of a candidate begin only now, and the kinds before may have taken longer.
+        // A new deadline for each kind: the candidate's watches begin only now, and earlier kinds may have taken
+        // longer.
         let until = Instant::now() + READ_WITHIN;
         until_read(registration, until)
             .await
@@ -114,10 +115,10 @@ async fn plan_of(
     Ok(plan)
 }
 
-/// Returns the known number of children of the plugin.
+/// Returns how many children of the plugin are known.
 fn children(cx: &Context, active: &ActivePlugin) -> usize {
     let kinds = cx.shared.inventory.kinds(&active.served.name, Role::Child);
-    // The cache counts the children of the whole plugin, so one controller answers for all.
+    // The cache counts children for the whole plugin, so one controller answers for all.
     let Some(reconciler) = active.served.reconcilers.first() else {
         return 0;
     };
@@ -128,10 +129,10 @@ fn children(cx: &Context, active: &ActivePlugin) -> usize {
     counts.sum()
 }
 
-/// Returns a candidate without a dry run, where the revision that was active last is not available to compare with.
+/// Returns a candidate without a dry run, when there is no last active revision to compare with.
 ///
-/// Its changes are unknown, so only the mode of the rollout decides. The first revision ever has nothing to change, and
-/// an earlier one was accepted before.
+/// Its changes are unknown, so only the rollout mode decides. The first revision has nothing to change, and an earlier
+/// one was accepted before.
 pub(crate) fn candidate_without_dry_run(
     declared: &Declared,
     history: &History,
@@ -239,7 +240,7 @@ pub(crate) fn refusal(candidate: &CandidateStatus) -> Option<StageFailure> {
     Some(StageFailure::new(Stage::Serving, reason, message, retry))
 }
 
-/// Describes the faults, as the rest of a sentence.
+/// Describes the faults, to complete a sentence.
 fn fails(counts: CandidateCounts, faults: &[CandidateFault]) -> String {
     let CandidateCounts {
         faults: failing,

@@ -1,6 +1,6 @@
-//! The plan of a revision for all parents, and its form for programs.
+//! A revision's plan for all parents, and its JSON form.
 //!
-//! `innkeeper plan` and the host's dry run of a candidate revision make it.
+//! Used by `innkeeper plan` and the host's dry run for a candidate revision.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,19 @@ use serde_json::{Value, json};
 
 use super::{Forecast, Writes};
 
-/// The size of the entry of a parent, or of a delete, beside its texts, in bytes. Measured.
+/// Measured size in bytes for a parent or delete entry, excluding its texts.
 const ENTRY_BYTES: usize = 250;
 
-/// The size of a line of an entry beside its text.
+/// Size for a line in an entry, excluding its text.
 const LINE_BYTES: usize = 20;
 
-/// The number of faults that a plan names, whatever room it has for entries.
+/// How many faults a plan names, regardless of the room for entries.
 const FAULTS_NAMED_MAX: usize = 10;
 
-/// The plan of a revision for all parents.
+/// A revision's plan for all parents.
 #[derive(Debug, Default)]
 pub struct FleetPlan {
-    /// The name of the Plugin.
+    /// The Plugin name.
     pub plugin: String,
     /// The revision.
     pub revision: String,
@@ -33,7 +33,7 @@ pub struct FleetPlan {
     /// The first faults that are not known, each with reason and message.
     pub faults: BTreeMap<ObjectId, (String, String)>,
     parents: BTreeMap<ObjectId, ParentPlan>,
-    /// The number of parents that had no room.
+    /// How many parents had no room.
     omitted: usize,
     /// The room for more parents, in bytes.
     room: usize,
@@ -59,7 +59,7 @@ impl ParentPlan {
         self.is_asked || has_news
     }
 
-    /// Returns the approximate size of the entry of a parent as JSON, with its deletes.
+    /// Returns the approximate JSON size for a parent's entry with its deletes.
     fn bytes(&self, parent: &ObjectId) -> usize {
         let named = |id: &ObjectId| {
             let namespace = id.namespace.as_deref().unwrap_or_default();
@@ -105,7 +105,7 @@ impl ParentPlan {
 }
 
 impl FleetPlan {
-    /// Returns a plan without parents, which keeps the entries of as many parents as `bytes_max` allows.
+    /// Returns a plan without parents, which keeps as many entries as `bytes_max` allows.
     pub fn new(
         plugin: String,
         revision: String,
@@ -121,7 +121,7 @@ impl FleetPlan {
         }
     }
 
-    /// Adds the plan of a parent. Every parent counts; the entry is kept if it tells something, and while there is room.
+    /// Adds a parent's plan. Every parent counts; the entry is kept if it is not empty and there is room.
     pub fn add(&mut self, parent: ObjectId, plan: ParentPlan) {
         self.forecast.add(&plan.outcome);
         if let ParentOutcome::Fault {
@@ -149,12 +149,12 @@ impl FleetPlan {
         }
     }
 
-    /// Returns the kept entries, in the order of the parents.
+    /// Returns the kept entries, sorted by parent.
     pub const fn parents(&self) -> &BTreeMap<ObjectId, ParentPlan> {
         &self.parents
     }
 
-    /// Returns the plan as JSON, without values of objects other than those that the user asked for.
+    /// Returns the plan as JSON, with values only from objects that the user requested.
     pub fn json(&self) -> Value {
         let forecast = &self.forecast;
         let counts = |writes: Writes| json!({"creates": writes.creates, "updates": writes.updates, "deletes": writes.deletes});

@@ -6,23 +6,23 @@ use innkeeper_model::{GroupKind, ObjectId};
 use innkeeper_plan::Changes;
 use innkeeper_reconcile::ParentOutcome;
 
-/// The number of children of a kind, by the write that they get.
+/// Children of a kind by write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Writes {
     /// Creates.
     pub creates: usize,
-    /// Updates and transfers of ownership.
+    /// Updates and ownership transfers.
     pub updates: usize,
     /// Deletes.
     pub deletes: usize,
 }
 
-/// The effects of a revision on many parents.
+/// A revision's effects on many parents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Forecast {
     /// The parents with a pass, those with a fault included.
     pub parents: usize,
-    /// The parents for which neither a child nor the finalizer nor the stated status changes.
+    /// Parents without changes to children, finalizer or stated status.
     pub unchanged: usize,
     /// The parents whose stated status changes.
     pub statuses: usize,
@@ -32,14 +32,14 @@ pub struct Forecast {
     pub faults_known: usize,
     /// The parents without a pass; they count nowhere else.
     pub skipped: usize,
-    /// The writes to the children of each kind.
+    /// Writes to children by kind.
     pub kinds: BTreeMap<GroupKind, Writes>,
     /// The children to delete.
     pub deletes: BTreeSet<ObjectId>,
 }
 
 impl Forecast {
-    /// Adds the plan of a parent.
+    /// Adds a parent's plan.
     pub fn add(&mut self, outcome: &ParentOutcome) {
         match outcome {
             ParentOutcome::Planned(planned) => self.add_changes(&planned.changes, planned.status),
@@ -68,7 +68,7 @@ impl Forecast {
         self.deletes.extend(changes.deletes.iter().cloned());
     }
 
-    /// Returns the writes to children of all kinds.
+    /// Returns the sum for all kinds.
     pub fn total(&self) -> Writes {
         let mut total = Writes::default();
         for writes in self.kinds.values() {

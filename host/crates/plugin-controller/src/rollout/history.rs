@@ -1,7 +1,7 @@
-//! The revisions that have been active, and the ones among them that may become active again.
+//! Revisions that have been active, and those that may become active again.
 //!
-//! Pure. The caller writes it to `status.history`, from which the next process restores it: a host that has just
-//! started has no other record of earlier revisions.
+//! Pure. The caller writes the history to `status.history`, from which the next process restores it: a new host has no
+//! other record of earlier revisions.
 
 use innkeeper_model::{Digest, HashKey, Uid};
 use innkeeper_sandbox::{Plugin, artifact::Needs, revision_of};
@@ -10,32 +10,32 @@ use serde_json::{Map, Value};
 
 use crate::resource::{HistoryEntry, HistoryVerdict, revision_name, whole_seconds};
 
-/// The number of revisions that are kept, as many as a Deployment keeps by default.
+/// How many revisions are kept, the same as a Deployment's default.
 const ENTRIES_MAX: usize = 10;
 
-/// The limit of their configurations as JSON, in bytes. The API server accepts objects of 1.5 MiB, and the spec with
+/// Limit for their configurations as JSON, in bytes. The API server accepts objects up to 1.5 MiB, and the spec with
 /// the declared configuration takes its share.
 const CONFIG_BYTES_MAX: usize = 256 * 1024;
 
-/// The maximum length of a reason in characters, as in the schema of the status.
+/// The longest reason in characters, as limited by the status schema.
 const MESSAGE_CHARS_MAX: usize = 1024;
 
-/// The revisions that have been active as entries of the status, the latest first; each once.
+/// Past revisions as status entries, latest first, each once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct History(pub(crate) Vec<HistoryEntry>);
 
 /// A revision that has been active.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PastRevision {
-    /// The digest of bytes and configuration.
+    /// The digest over bytes and configuration.
     pub(crate) revision: Digest,
-    /// The digest of the bytes.
+    /// The digest over the bytes.
     pub(crate) digest: Digest,
     /// The configuration.
     pub(crate) config: Map<String, Value>,
 }
 
-/// The reason for the activation of a revision.
+/// Why a revision was activated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Activation {
     /// It is declared.
@@ -44,12 +44,12 @@ pub(crate) enum Activation {
     Resumed,
     /// The active revision is rolled back to it.
     RolledBack {
-        /// The faults of the active revision.
+        /// The active revision's faults.
         why: String,
     },
 }
 
-/// The time of an event, and the generation of the spec.
+/// An event's time, and the spec's generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {
     /// The time.
@@ -63,21 +63,21 @@ impl PastRevision {
         Self {
             revision: plugin.revision().clone(),
             digest: plugin.digest().clone(),
-            // Never fails: the text was made from such a map.
+            // Never fails: the text came from such a map.
             config: serde_json::from_str(plugin.config()).unwrap_or_default(),
         }
     }
 }
 
 impl History {
-    /// Returns the history of a Plugin from its stored status, if a host with this key sealed it; otherwise an empty one.
+    /// Returns a Plugin's history from its stored status if a host with this key sealed it, otherwise an empty one.
     ///
-    /// The entries name components of the cache directory, with configurations. Without the seal, a user who may write the
-    /// status could have the host serve any component of any Plugin, with any configuration and the grants of this one.
+    /// The entries name cached components and their configurations. Without the seal, a user who may write the status
+    /// could have the host serve any Plugin's component, with any configuration and with this Plugin's grants.
     pub(crate) fn unsealed(status: &Map<String, Value>, plugin: &Uid, key: &HashKey) -> Self {
         let sealed = status.get("history").and_then(|entries| {
             let seal = status.get("historySeal").and_then(Value::as_str)?;
-            // The stored JSON, because another version of the host may have written fields that this one does not know.
+            // The stored JSON, because another host version may have written fields that this one does not know.
             let is_sealed = seal == seal_of(entries, plugin, key);
             is_sealed.then(|| serde_json::from_value(entries.clone()).ok())?
         });
@@ -97,13 +97,13 @@ impl History {
         self.0.iter().filter(stays).filter_map(past)
     }
 
-    /// Returns the targets of a rollback of the active revision, the latest first.
+    /// Returns rollback targets for the active revision, latest first.
     pub(crate) fn good(&self) -> impl Iterator<Item = PastRevision> {
         let good = |entry: &&HistoryEntry| entry.verdict == HistoryVerdict::Good;
         self.0.iter().skip(1).filter(good).filter_map(past)
     }
 
-    /// Returns true while the first passes of the latest revision are analysed.
+    /// Returns true while the latest revision's first passes are analysed.
     pub(crate) fn is_on_trial(&self) -> bool {
         let latest = self.0.first();
         latest.is_some_and(|latest| latest.verdict == HistoryVerdict::Trial)
@@ -115,9 +115,9 @@ impl History {
         self.0.iter().any(|entry| entry.digest == digest)
     }
 
-    /// Notes the activation of a revision.
+    /// Records an activation.
     ///
-    /// A declared revision is on trial, unless it was the last active one: that keeps its verdict, so that a restart
+    /// A declared revision is on trial, unless it was the last active one: that one keeps its verdict, so a restart
     /// does not analyse it again.
     pub(crate) fn begin(&mut self, past: &PastRevision, activation: &Activation, at: Moment) {
         if let Activation::RolledBack { why } = activation
@@ -146,7 +146,7 @@ impl History {
         self.shorten();
     }
 
-    /// Notes that no revision is active any more.
+    /// Records that no revision is active any more.
     pub(crate) fn end(&mut self, at: Moment) {
         if let Some(latest) = self.0.first_mut() {
             latest
@@ -155,7 +155,7 @@ impl History {
         }
     }
 
-    /// Notes that the first passes of the latest revision succeeded.
+    /// Records that the latest revision's first passes succeeded.
     pub(crate) fn pass(&mut self) {
         if let Some(latest) = self.0.first_mut()
             && latest.verdict == HistoryVerdict::Trial
@@ -164,20 +164,19 @@ impl History {
         }
     }
 
-    /// Returns the reason of the rollback of a revision under this generation of the spec, if any.
+    /// Returns why a revision was rolled back under this generation, if it was.
     pub(crate) fn rolled_back(&self, revision: &Digest, generation: Option<i64>) -> Option<String> {
         let name = revision_name(revision);
         let entry = self.0.iter().find(|entry| entry.revision == name)?;
         rollback(entry, generation)
     }
 
-    /// Returns the reason of the rollback of the revision before the latest one, if it was under this generation.
+    /// Returns why the revision before the latest one was rolled back, if that was under this generation.
     pub(crate) fn last_rollback(&self, generation: Option<i64>) -> Option<String> {
         rollback(self.0.get(1)?, generation)
     }
 
-    /// Returns the components of all revisions. Those of the active revision and of the target of its rollback are always
-    /// kept.
+    /// Returns the components for all revisions. The active revision's and the rollback target's are always kept.
     pub(crate) fn needs(&self) -> Needs {
         let component = |entry: &HistoryEntry| entry.digest.parse().ok();
         let latest = self.0.first().and_then(component);
@@ -199,7 +198,7 @@ impl History {
     }
 }
 
-/// Returns the seal for entries: the version of its format, and the keyed hash of their JSON, whose maps are sorted.
+/// Returns a seal for entries: the format version, and a keyed hash over their JSON, whose maps are sorted.
 fn seal_of(entries: &Value, plugin: &Uid, key: &HashKey) -> String {
     let hash = key.hash("history", &[&plugin.0, &entries.to_string()]);
     format!("v1:{hash}")
@@ -218,7 +217,7 @@ fn begun(past: &PastRevision, verdict: HistoryVerdict, at: Moment) -> HistoryEnt
     }
 }
 
-/// Returns the verdict of a revision that becomes active again: one that was rolled back gets another trial.
+/// Returns the verdict for a reactivated revision: one that was rolled back gets another trial.
 const fn resumed(verdict: HistoryVerdict) -> HistoryVerdict {
     match verdict {
         HistoryVerdict::Good => HistoryVerdict::Good,
@@ -226,7 +225,7 @@ const fn resumed(verdict: HistoryVerdict) -> HistoryVerdict {
     }
 }
 
-/// Returns the revision of an entry; none if its digest and configuration do not give its name, as in an edited one.
+/// Returns an entry's revision; none if the digest and configuration do not match the name, as in an edited entry.
 fn past(entry: &HistoryEntry) -> Option<PastRevision> {
     let digest: Digest = entry.digest.parse().ok()?;
     let revision = revision_of(&digest, &entry.config);
@@ -276,7 +275,7 @@ mod tests {
         }
     }
 
-    /// Each entry as its component, the time and the verdict.
+    /// Checks each entry's component, time and verdict.
     #[track_caller]
     fn check(history: &History, expected: &[&str]) {
         let show = |entry: &HistoryEntry| {
@@ -352,7 +351,7 @@ mod tests {
         assert_eq!(history.past().collect::<Vec<_>>(), [past_of("a")]);
         assert_eq!(history.good().count(), 0);
 
-        // Another one makes it history, but it is still not tried again.
+        // Another active revision makes it history, but it is still not tried again.
         let mut other = history.clone();
         other.begin(&past_of("c"), &Activation::Declared, at(22));
         assert_eq!(other.last_rollback(Some(2)), None);
@@ -378,7 +377,7 @@ mod tests {
         history.pass();
         history.begin(&past_of("b"), &Activation::Declared, at(20));
         check(&history, "a b", "a b");
-        // It never became good, so the one before it is still the target of a rollback.
+        // It never became good, so the previous one is still the rollback target.
         history.begin(&past_of("c"), &Activation::Declared, at(30));
         check(&history, "a c", "a b c");
         history.begin(&past_of("a"), &back(), at(31));
@@ -417,7 +416,7 @@ mod tests {
             |status| drop(status.history.remove(1)),
             |status| status.history[1].verdict = HistoryVerdict::RolledBack,
             |status| status.history[0].generation = Some(1),
-            // A whole entry of another component, and one of the same with another configuration.
+            // A whole entry for another component, and one for the same component with another configuration.
             |status| status.history[0] = begun(&past_of("c"), HistoryVerdict::Good, at(10)),
             |status| {
                 let mut past = past_of("b");

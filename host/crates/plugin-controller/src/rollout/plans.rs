@@ -1,6 +1,6 @@
-//! The plans of candidates that wait, for the admin server.
+//! Plans for waiting candidates, for the admin server.
 //!
-//! The state of a Plugin owns its plan, so a plan goes with its candidate.
+//! The Plugin state owns the plan, so a plan is dropped with its candidate.
 
 use std::{
     collections::BTreeMap,
@@ -12,15 +12,15 @@ use parking_lot::Mutex;
 
 use super::FleetPlan;
 
-/// The plans of the candidates, by the name of the Plugin.
+/// Candidate plans by Plugin name.
 #[derive(Default)]
 pub struct CandidatePlans(Mutex<BTreeMap<String, Weak<FleetPlan>>>);
 
 impl CandidatePlans {
-    /// The start of the path of a plan at the admin server; the name of the Plugin follows.
+    /// The path prefix on the admin server; the Plugin name follows.
     pub const PATH: &str = "/debug/plans/";
 
-    /// Returns the path of the plan of a Plugin.
+    /// Returns the path for a Plugin's plan.
     pub(crate) fn path(name: &PluginName) -> String {
         format!("{}{name}", Self::PATH)
     }
@@ -34,7 +34,7 @@ impl CandidatePlans {
         plan
     }
 
-    /// Returns the plan of the candidate of a Plugin as JSON; none if no candidate waits.
+    /// Returns a Plugin's candidate plan as JSON, if a candidate waits.
     pub fn json(&self, plugin: &str) -> Option<String> {
         let plan = self.0.lock().get(plugin)?.upgrade()?;
         Some(format!("{:#}\n", plan.json()))
