@@ -1,7 +1,7 @@
-//! The check that a ServiceAccount is meant for the plugin that writes its children as this account.
+//! Checks that a ServiceAccount is meant for the plugin that writes its children as this account.
 //!
-//! Without the annotation on the account an author of Plugins could act as any account that the host may impersonate.
-//! The API server checks the permissions of the account on every write.
+//! Without the account's annotation, an author of Plugins could act as any account that the host may impersonate. The
+//! API server checks the account's permissions on every write.
 
 use innkeeper_cluster::Cluster;
 use innkeeper_model::{ANNOTATION_PLUGINS, Gvk, PluginName, Retry, error_chain};
@@ -11,10 +11,10 @@ use crate::{
     stage::{Stage, StageFailure},
 };
 
-/// Checks that an account names the plugin in its annotation.
+/// Checks that an account's annotation names the plugin.
 ///
-/// The check comes before every activation, and not before every write: to take the account from an active plugin at
-/// once, remove the rights of the account.
+/// The check precedes every activation, not every write: to take the account from an active plugin at once, remove the
+/// account's rights.
 pub(crate) async fn check(
     cluster: &Cluster,
     plugin: &PluginName,

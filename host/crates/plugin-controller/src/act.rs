@@ -1,4 +1,4 @@
-//! The actions: each loads, swaps or writes one thing, and returns the result for the state to record.
+//! Actions: each loads, swaps or writes one thing, and returns a result for the state to record.
 
 mod activate;
 mod earlier;
@@ -25,15 +25,15 @@ use crate::{
 };
 use activate::Candidacy;
 
-/// The Plugin of a pass.
+/// The Plugin that a pass handles.
 pub(crate) struct Subject<'a> {
-    /// The Plugin as it was observed.
+    /// The observed Plugin.
     pub(crate) object: &'a Object,
-    /// The Plugin for writes; every write of the pass updates its version.
+    /// The Plugin for writes; every write in the pass updates its version.
     pub(crate) target: Target,
-    /// The present moment.
+    /// The current time and generation.
     pub(crate) moment: Moment,
-    /// The time at which the change that caused the pass was observed; none if the pass has no change.
+    /// When the change that caused the pass was observed, if a change caused it.
     pub(crate) change: Option<Instant>,
 }
 
@@ -48,15 +48,15 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// The result of an action.
+/// An action's result.
 pub(crate) enum Fact {
-    /// The declared component is being loaded; a pass follows when the load gets further.
+    /// The declared component is loading; a pass follows when the load progresses.
     Loading,
     /// The load of the declaration has ended.
     Loaded(Loaded),
-    /// Nothing to record: the action is done.
+    /// Done; nothing to record.
     Done,
-    /// A revision is active.
+    /// A revision became active.
     Activated(Box<Activated>),
     /// A declared revision could not become active.
     Refused(Digest, Refusal),
@@ -128,7 +128,7 @@ async fn stopped(cx: &Context, declared: &Declared, state: &mut PluginState) -> 
     }
 }
 
-/// Stops a Plugin that is gone, or is being deleted.
+/// Stops a deleted Plugin, or one that is being deleted.
 pub(crate) async fn stop(cx: &Context, name: &PluginName, state: &mut PluginState, moment: Moment) {
     if activate::stop(cx, name, &mut state.active).await {
         state.history.end(moment);
@@ -145,7 +145,7 @@ async fn configure(cx: &Context, declared: &Declared, state: &PluginState) -> Fa
     }
 }
 
-/// Gives a loaded component the declared configuration.
+/// Applies the declared configuration to a loaded component.
 async fn load(
     cx: &Context,
     declared: &Declared,
@@ -166,9 +166,9 @@ async fn load(
     }
 }
 
-/// Returns the component of a declaration, or the one with these bytes in the cache directory, once it is loaded.
+/// Returns the declared component, or the one with these bytes in the cache directory, once it is loaded.
 ///
-/// Starts the work where it does not run, in place of other work for the Plugin.
+/// Starts the load if it is not running, and replaces any other load for the Plugin.
 fn poll(
     cx: &Context,
     subject: &Subject<'_>,

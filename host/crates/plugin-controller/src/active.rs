@@ -1,4 +1,4 @@
-//! The active revision of a Plugin with its passes.
+//! A Plugin's active revision with its passes.
 
 use std::sync::Arc;
 
@@ -13,17 +13,17 @@ use crate::{
     resource::{Terms, revision_name},
 };
 
-/// A revision that is active or suspended.
+/// An active or suspended revision.
 pub(crate) struct ActivePlugin {
     pub(crate) plugin: Arc<Plugin>,
-    /// The terms in force.
+    /// The current terms.
     pub(crate) terms: Terms,
-    /// The declared terms under which it was activated last.
+    /// The declared terms at the last activation.
     pub(crate) accepted: Terms,
     pub(crate) served: Arc<PluginControllers>,
-    /// None while it is suspended or lacks required grants; its watches stay.
+    /// None while suspended or without required grants; the watches stay open.
     pub(crate) passes: Option<Passes>,
-    /// The time since which passes of the revision may begin.
+    /// When the revision's passes could first begin.
     pub(crate) since: Instant,
 }
 
@@ -34,12 +34,12 @@ pub(crate) struct Passes {
 }
 
 impl ActivePlugin {
-    /// Returns the name of the revision.
+    /// Returns the revision name.
     pub(crate) fn name(&self) -> String {
         revision_name(self.plugin.revision())
     }
 
-    /// Returns true if it has the grants that it requires, and those of all kinds of parents that have passes.
+    /// Returns true if the required grants, and those for every parent kind with passes, are present.
     pub(crate) fn is_granted(&self) -> bool {
         let grants = &self.terms.grants;
         self.terms.assess(self.plugin.manifest()).serves()
@@ -50,7 +50,7 @@ impl ActivePlugin {
                 .all(|kind| grants.allows_parent(kind))
     }
 
-    /// Lets no further pass begin, and waits until the running ones have ended.
+    /// Prevents new passes, and waits for running ones.
     pub(crate) async fn rest(&mut self) {
         if let Some(Passes { stop, ended }) = self.passes.take() {
             stop.cancel();
@@ -58,7 +58,7 @@ impl ActivePlugin {
         }
     }
 
-    /// Swaps all its controllers to a revision under these terms. The passes end if they cannot continue under them.
+    /// Swaps all controllers to a revision under these terms. Ends the passes if they cannot continue under them.
     pub(crate) async fn swap(
         &mut self,
         serving: &Revision,
@@ -73,14 +73,14 @@ impl ActivePlugin {
         }
     }
 
-    /// Returns the time since which passes of the revision may begin; none while it is suspended.
+    /// Returns when the revision's passes could first begin; none while it is suspended.
     pub(crate) fn passes_since(&self) -> Option<Instant> {
         self.passes.as_ref().map(|_| self.since)
     }
 
     /// Returns true if the controllers can continue under other terms.
     ///
-    /// They are started with the number of concurrent passes and the rate of passes; everything else is swapped.
+    /// Pass concurrency and rate are fixed when controllers start; everything else is swapped.
     fn continues_under(&self, terms: &Terms) -> bool {
         let bounds = |limits: &Limits| (limits.concurrency_max, limits.passes_per_second_max);
         !terms.suspend && bounds(&self.terms.limits) == bounds(&terms.limits)

@@ -1,7 +1,7 @@
-//! The kinds of parents that plugins claim: files come first, then the oldest Plugin.
+//! Claims on parent kinds: plugin files come first, then the oldest Plugin.
 //!
-//! Pure: claims are sorted by age, and a change that gives another plugin a different standing names that plugin, so
-//! that it gets a pass. The callers start and stop the passes.
+//! Pure: claims are sorted by age. A change that affects another plugin's standing marks that plugin for a pass. The
+//! callers start and stop the passes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,16 +11,16 @@ use std::{
 use innkeeper_model::{GroupKind, PluginName};
 use jiff::Timestamp;
 
-/// The age of a plugin; the smallest comes first, and plugins of the same age are ordered by name.
+/// A plugin's age. The smallest comes first; plugins with the same age are ordered by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Age {
     /// A plugin from a file. No two files claim the same kind: [`admit`](super::admit) rejects the second one.
     File,
-    /// A Plugin resource by its creation time, which the API server stores in whole seconds.
+    /// A Plugin resource, by creation time in whole seconds, as the API server stores it.
     Created(Timestamp),
 }
 
-/// A claimed kind that another plugin holds, or is first for.
+/// A claimed kind that another plugin holds or is first for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TakenKind {
     /// The kind.
@@ -29,27 +29,27 @@ pub(crate) struct TakenKind {
     pub(crate) by: PluginName,
 }
 
-/// The claims of all plugins of a host.
+/// All plugins' claims on one host.
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
     claims: BTreeMap<PluginName, Claim>,
-    /// The plugins that need a pass, because others changed their standing.
+    /// Plugins that need a pass, because others changed their standing.
     affected: BTreeSet<PluginName>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Claim {
     age: Age,
-    /// The kinds of the revision that is to be active next.
+    /// The next revision's kinds.
     kinds: BTreeSet<GroupKind>,
-    /// The kinds for whose parents passes of this plugin run or may begin; no kind is held twice.
+    /// Kinds with passes that run or may begin. Only one plugin holds a kind.
     held: BTreeSet<GroupKind>,
-    /// True if nothing but the hold of a younger plugin keeps it from being active. The younger one stops only then,
-    /// because a revision that still has to be fetched or checked may fail.
+    /// True if only a younger plugin's hold keeps this one from being active. Only then the younger plugin stops,
+    /// because a revision that is not yet fetched and checked may fail.
     is_ready: bool,
 }
 
-/// What a plugin may do with its claim.
+/// A claim's outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Standing {
     /// It holds all kinds.
@@ -72,10 +72,10 @@ impl Claims {
         }
     }
 
-    /// Claims kinds for a plugin, and holds them as soon as all are free.
+    /// Claims kinds for a plugin, and holds them once all are free.
     ///
-    /// Fails if another plugin is first for one of them. While a younger plugin holds one, a plugin that is not ready
-    /// may continue to prepare; for a ready one it fails, and the younger plugin has to stop.
+    /// Fails if another plugin is first for one of them. While a younger plugin holds one, an unready plugin may
+    /// continue to prepare. For a ready plugin it fails, and the younger plugin must stop.
     pub(crate) fn take(
         &mut self,
         name: &PluginName,
@@ -84,7 +84,7 @@ impl Claims {
         is_ready: bool,
     ) -> Result<(), TakenKind> {
         self.claim(name, age, kinds);
-        // An active plugin keeps its kinds until it has to stop, also while its revision is replaced.
+        // An active plugin keeps its kinds until it has to stop, also during a rollout.
         if self.claims[name].has_all() {
             return Ok(());
         }
@@ -126,7 +126,7 @@ impl Claims {
         })
     }
 
-    /// Returns the plugin for whose parents of a kind passes run or may begin.
+    /// Returns the plugin whose passes for this parent kind run or may begin.
     pub(crate) fn holder(&self, kind: &GroupKind) -> Option<&PluginName> {
         self.claims
             .iter()
@@ -150,7 +150,7 @@ impl Claims {
         });
     }
 
-    /// Forgets a plugin that cannot be active, or is gone.
+    /// Removes a plugin that cannot be active or was deleted.
     pub(crate) fn withdraw(&mut self, name: &PluginName) {
         self.change(name, |_| None);
         self.affected.remove(name);
@@ -166,7 +166,7 @@ impl Claims {
         self.change(name, |claim| Some(Claim::new(age, kinds, claim)));
     }
 
-    /// Changes one claim, and collects the other plugins whose standing it changes. The plugin itself makes the change in
+    /// Changes one claim, and collects other plugins whose standing changes. The plugin itself handles the change in
     /// its own pass.
     fn change(&mut self, name: &PluginName, change: impl FnOnce(Option<Claim>) -> Option<Claim>) {
         let before = self.claims.get(name).cloned();
@@ -187,10 +187,10 @@ impl Claims {
         self.affected.extend(changed);
     }
 
-    /// Returns the plugin that is to be active for each kind: the first one that is first for all of its kinds.
+    /// Returns the plugin to activate for each kind: the first one that is first for all its kinds.
     ///
-    /// A plugin that cannot have all its kinds cannot be active, so it keeps no other from any of them. An active one
-    /// whose next revision cannot have all its kinds keeps those of its active revision.
+    /// A plugin that cannot have all its kinds cannot be active, so it blocks no other plugin. If an active plugin's
+    /// next revision cannot have all its kinds, it keeps the active revision's kinds.
     fn winners(&self) -> BTreeMap<&GroupKind, &PluginName> {
         let mut claims: Vec<_> = self.claims.iter().collect();
         claims.sort_by_key(|(name, claim)| (claim.age, *name));
@@ -252,7 +252,7 @@ impl Claims {
 }
 
 impl Claim {
-    /// Returns a claim for kinds in place of an earlier one of the plugin.
+    /// Returns a claim that replaces the plugin's earlier one.
     fn new(age: Age, kinds: BTreeSet<GroupKind>, before: Option<Self>) -> Self {
         match before {
             Some(before) if before.age == age && before.kinds == kinds => before,
@@ -298,7 +298,7 @@ mod tests {
         claims.take(name, *age, &kinds(claimed), false)
     }
 
-    /// Claims and, where it may, becomes active; the name of the plugin that prevents it otherwise.
+    /// Claims and, if possible, activates; otherwise returns the name of the plugin that prevents it.
     fn serve(claims: &mut Claims, plugin: &Plugin, claimed: &[&str]) -> Result<(), String> {
         let (name, age) = plugin;
         prepare(claims, plugin, claimed)
@@ -322,7 +322,7 @@ mod tests {
         assert_eq!(serve(&mut claims, &young, &["Web"]), Ok(()));
         claims.take_affected();
 
-        // An active plugin does not stop for one that may still fail.
+        // An active plugin does not stop for a plugin that may still fail.
         prepare(&mut claims, &old, &["Web"]).unwrap();
         assert_eq!(claims.must_stop(&young.0), None);
         assert_eq!(
@@ -434,17 +434,17 @@ mod tests {
             assert_eq!(claims.must_stop(&old.0), None);
             claims.withdraw(&young.0);
         };
-        // While it is tried, it has its own kinds as well.
+        // During the attempt it also has its own kinds.
         prepare(&mut claims, &old, &["B"]).unwrap();
         young_takes(&mut claims, "A", Err("old"));
         young_takes(&mut claims, "B", Err("old"));
-        // It fails, and leaves only those of the active revision.
+        // It fails, and only the active revision's kinds stay.
         claims.release(&old.0, &kinds(&["A"]));
         claims.keep_held(&old.0);
         young_takes(&mut claims, "A", Err("old"));
         young_takes(&mut claims, "B", Ok(()));
 
-        // Also while it waits for a kind of an older plugin, and then it is told.
+        // Also while it waits for an older plugin's kind; then it gets a pass.
         let mut claims = active();
         let older = plugin(0, "older");
         assert_eq!(serve(&mut claims, &older, &["B"]), Ok(()));
@@ -457,7 +457,7 @@ mod tests {
         assert_eq!(affected(&mut claims), ["old"]);
         assert!(claims.is_first(&old.0));
 
-        // Nothing is left of one without an active revision.
+        // Without an active revision, nothing remains.
         let mut claims = Claims::default();
         prepare(&mut claims, &old, &["A"]).unwrap();
         claims.release(&old.0, &BTreeSet::new());
@@ -466,8 +466,7 @@ mod tests {
     }
 
     proptest! {
-        /// After any order of events the same plugins are active as if the oldest had come first, and no plugin is told
-        /// to check again without end.
+        /// Any order of events activates the same plugins as oldest first, and no plugin gets passes forever.
         #[test]
         fn the_order_of_events_does_not_matter(
             wanted in prop::collection::vec(prop::collection::btree_set(0..4_usize, 1..3), 1..6),

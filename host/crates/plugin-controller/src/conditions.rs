@@ -1,4 +1,4 @@
-//! The conditions of a Plugin: pure.
+//! Plugin conditions. Pure.
 
 use std::collections::BTreeSet;
 
@@ -20,14 +20,14 @@ const DEGRADED: &str = "Degraded";
 /// Condition type: the declared revision is active and its passes run. `kubectl wait` and other tools wait for it.
 pub(crate) const READY: &str = "Ready";
 
-/// Condition type: the cache has no room for all children in some namespaces. Present only while that is so.
+/// Condition type: in some namespaces the cache is too full for all children. Present only while true.
 const CACHE_FULL: &str = "CacheFull";
 
-/// Condition type: the declared revision faulted too often, and the revision before it is active again.
+/// Condition type: the declared revision faulted too often, and the previous revision is active again.
 const ROLLED_BACK: &str = "RolledBack";
 
 impl Facts<'_> {
-    /// Returns all conditions in the order of the stages; without a declaration for the reason why there is none.
+    /// Returns all conditions in stage order; without a declaration, the reason for that.
     pub(crate) fn conditions(&self) -> Vec<Condition> {
         let failure = self.failure();
         let failure = failure.as_ref();
@@ -46,8 +46,8 @@ impl Facts<'_> {
         conditions
     }
 
-    /// Returns the condition Synced of the parents while the plugin does not serve; none while it serves, or while it is
-    /// not known that it will not. With another active plugin for the kind, the parents are that plugin's.
+    /// Returns the parents' Synced condition while the plugin does not serve; none while it serves or may still start.
+    /// If another plugin serves the kind, that plugin reports on the parents.
     pub(crate) fn synced_of_parents(&self) -> Option<Condition> {
         let name = &self.declared.ok()?.name;
         let failure = self.failure();
@@ -65,14 +65,14 @@ impl Facts<'_> {
             );
             return Some(synced(unknown, reason::PLUGIN_NOT_SERVING, message));
         }
-        // A missing kind has no parents, and those of the other kinds have passes.
+        // A missing kind has no parents, and other kinds' parents have passes.
         if serving.status != ConditionStatus::False
             || !self.missing.kinds.is_empty()
             || self.state.active.is_none() && !failure.as_ref().is_some_and(is_certain)
         {
             return None;
         }
-        // Without the message of the failure, which may differ in each attempt.
+        // Omits the failure message, which may differ in each attempt.
         let message = format!(
             "Plugin {name} does not serve: its condition {} is False with the reason {}. The children stay as they are; the object is reconciled again once the Plugin serves, see kubectl describe plugin {name}",
             serving.kind, serving.reason,
@@ -80,7 +80,7 @@ impl Facts<'_> {
         Some(synced(unknown, reason::PLUGIN_NOT_SERVING, message))
     }
 
-    /// Returns the kinds of parents that the active revision serves no longer, because they lost their grant.
+    /// Returns the parent kinds that the active revision stopped serving because their grant was removed.
     pub(crate) fn ungranted(&self) -> BTreeSet<GroupKind> {
         let active = self.state.active.as_ref();
         active
@@ -140,7 +140,7 @@ impl Facts<'_> {
         condition(DEGRADED, status, &failure.reason, &message)
     }
 
-    /// Returns a note that the active revision faults too often, with the reason why it is not rolled back.
+    /// Returns a note that the active revision faults too often, and why it is not rolled back.
     fn faulting(&self) -> Option<String> {
         let declared = self.declared.ok()?;
         let is_faulty = |analysis: &&RolloutAnalysis| analysis.verdict == AnalysisVerdict::Faulty;
@@ -181,7 +181,7 @@ pub(crate) fn cache_full(namespaces: &[String]) -> Option<Condition> {
     ))
 }
 
-/// Returns the condition Ready with the reason of the first failure, or else of the stopped passes.
+/// Returns the Ready condition, with the first failure's reason or the one for stopped passes.
 fn ready(serving: &Condition, failure: Option<&StageFailure>) -> Condition {
     match failure {
         Some(failure) => condition(READY, failure.status, &failure.reason, &failure.message),
@@ -192,7 +192,7 @@ fn ready(serving: &Condition, failure: Option<&StageFailure>) -> Condition {
     }
 }
 
-/// Returns the condition of a stage before the activation.
+/// Returns a condition for a stage before activation.
 fn loading(
     stage: Stage,
     failure: Option<&StageFailure>,
@@ -201,7 +201,7 @@ fn loading(
 ) -> Condition {
     let component = attempt.and_then(|attempt| attempt.component.as_ref());
     let verified_by = component.map_or("", |component| &component.verified_by);
-    // A component whose parents are not granted is described by its embedded description, and is not compiled.
+    // Without granted parents, a component is described by its embedded description and not compiled.
     let is_uncompiled = attempt.is_some_and(
         |attempt| matches!(&attempt.result, Err(failure) if failure.stage == Stage::Granted),
     );

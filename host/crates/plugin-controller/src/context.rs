@@ -1,4 +1,4 @@
-//! What every pass of a Plugin shares: the dependencies, the watch of Plugins and the claims.
+//! State shared by all Plugin passes: dependencies, the Plugin watch and claims.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,29 +26,29 @@ use crate::{
     unserved::ToldParents,
 };
 
-/// The dependencies of the manager.
+/// The manager's dependencies.
 pub struct ManagerContext {
     /// The state shared by all plugins.
     pub shared: Arc<Shared>,
-    /// The loader of declared components.
+    /// Loads declared components.
     pub loader: Arc<Loader>,
-    /// The plugins that the same host serves from files, with their kinds of parents.
+    /// Plugins that the same host serves from files, with their parent kinds.
     pub files: BTreeMap<PluginName, BTreeSet<GroupKind>>,
-    /// The label selector for the Plugins of this host; none: all.
+    /// Selects this host's Plugins by label; none selects all.
     pub selector: Option<Selector>,
-    /// The check of the installed definition, which has to run.
+    /// Checks the installed definition; the caller must run it.
     pub definition: Arc<DefinitionCheck>,
-    /// The plans of candidates for the admin server; none if it shows none.
+    /// Candidate plans for the admin server, if it shows any.
     pub plans: Option<Arc<CandidatePlans>>,
     /// Takes plugins whose passes are to run.
     pub starts: mpsc::Sender<Start>,
-    /// Ends the passes of all plugins.
+    /// Ends all plugins' passes.
     pub stop: CancellationToken,
 }
 
-/// The dependencies of the manager, and the state that the Plugins share.
+/// The manager's dependencies and state shared between Plugins.
 ///
-/// No lock is held across an await, and none is taken while another one is held.
+/// No lock is held across an await or while taking another.
 pub(crate) struct Context {
     pub(crate) shared: Arc<Shared>,
     pub(crate) loader: Arc<Loader>,
@@ -58,18 +58,18 @@ pub(crate) struct Context {
     pub(crate) plans: Option<Arc<CandidatePlans>>,
     pub(crate) starts: mpsc::Sender<Start>,
     pub(crate) stop: CancellationToken,
-    /// The name of the host, under which the watch of Plugins is registered.
+    /// The host name under which the Plugin watch is registered.
     pub(crate) name: PluginName,
-    /// The watch of Plugins.
+    /// The Plugin watch.
     pub(crate) registration: Registration,
-    /// The claims of plugins to kinds of parents.
+    /// Claims on parent kinds.
     claims: Mutex<Claims>,
     /// The deleted Plugins whose parents do not all state it yet.
     pub(crate) gone: Mutex<BTreeMap<PluginName, ToldParents>>,
 }
 
 impl Context {
-    /// Starts to watch Plugins. The definition of the resource may be installed later.
+    /// Starts the Plugin watch. The resource definition may be installed later.
     pub(crate) fn new(dependencies: ManagerContext, name: PluginName) -> Self {
         let ManagerContext {
             shared,
@@ -119,7 +119,7 @@ impl Context {
         result
     }
 
-    /// Returns the present moment in the life of a Plugin.
+    /// Returns the current time with a generation.
     pub(crate) fn moment(&self, generation: Option<i64>) -> Moment {
         Moment {
             now: (self.shared.now)(),
@@ -128,12 +128,12 @@ impl Context {
     }
 }
 
-/// The kind of the resource.
+/// The Plugin kind.
 pub fn plugin_kind() -> Gvk {
     Gvk::new(resource::GROUP, "v1alpha1", "Plugin")
 }
 
-/// Returns the interest in the Plugins of a host of this name.
+/// Returns a host's interest in Plugins.
 pub(crate) fn interest(name: PluginName, selector: Option<Selector>) -> Interest {
     Interest {
         selector: selector.unwrap_or_default(),
@@ -141,12 +141,12 @@ pub(crate) fn interest(name: PluginName, selector: Option<Selector>) -> Interest
     }
 }
 
-/// Returns the identity of the Plugin of a name.
+/// Returns a Plugin's object ID by name.
 pub(crate) fn id_of(name: &PluginName) -> ObjectId {
     ObjectId::new(plugin_kind().group_kind(), None, name.as_str())
 }
 
-/// Returns the resource of a Plugin.
+/// Returns a Plugin's resource.
 pub(crate) fn resource_of(object: &Object) -> Resource {
     Resource {
         kind: object.kind.clone(),
@@ -155,7 +155,7 @@ pub(crate) fn resource_of(object: &Object) -> Resource {
     }
 }
 
-/// Returns the declaration of a Plugin.
+/// Returns a Plugin's declaration.
 pub(crate) fn declared(object: &Object) -> Result<Declared, StageFailure> {
     let plugin = resource::Plugin::read(&object.json);
     let declared = plugin.and_then(|plugin| plugin.declared());

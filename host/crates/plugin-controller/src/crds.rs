@@ -20,24 +20,23 @@ use super::{
     resource::{Crds, Terms},
 };
 
-/// The time limit for the API server to serve a new kind. Chosen, not measured: after it the plugin reports the missing
-/// kind, and the installation is retried.
+/// How long the API server may take to serve a new kind. After that the plugin reports the missing kind and retries the
+/// installation.
 const SERVED_WITHIN: Duration = Duration::from_secs(30);
 
-/// The interval at which the definitions of a plugin file are compared with those of the last check: a user waits for it
-/// once, and it costs no request.
+/// How often a plugin file's definitions are compared with those of the last check. The comparison sends no request.
 const CHECK_PERIOD: Duration = Duration::from_secs(2);
 
-/// The waits between two installations of a plugin's definitions. The first costs nobody patience; the longest is that of
-/// field conflicts, because another controller may insist on its definition.
+/// First and longest wait between two installations of a plugin's definitions. The longest is the one for field
+/// conflicts, because another controller may insist on its definition.
 const REINSTALL_WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(5));
 
-/// The definitions of a plugin as its last successful check saw them: one that another changes or deletes after that is
-/// due for the next check.
+/// A plugin's definitions at the last successful check. A later change or deletion by someone else makes the next check
+/// due.
 #[derive(Default)]
 pub(super) struct CheckedDefinitions {
     versions: BTreeMap<String, Option<ResourceVersion>>,
-    /// The earliest time of the next check, with the waits after further installations; none before the first one.
+    /// The earliest next check, with the waits after further installations; none before the first one.
     reinstall: Option<(Instant, Backoff)>,
 }
 
@@ -49,7 +48,7 @@ impl CheckedDefinitions {
         !is_waiting && versions.any(|(name, version)| cluster.definition_version(name) != *version)
     }
 
-    /// Installs and checks the definitions of a revision, as [`install`] does, and remembers them.
+    /// Installs and checks a revision's definitions with [`install`], and remembers them.
     pub(super) async fn install(
         &mut self,
         shared: &Shared,
@@ -58,7 +57,7 @@ impl CheckedDefinitions {
         crds: Crds,
         has_served: bool,
     ) -> Result<(), Error> {
-        // Before the check: a change during it is due for the next one.
+        // Read before the check, so a change during it makes the next check due.
         let versions = names_of(serving).into_iter().map(|name| {
             let version = shared.cluster.definition_version(&name);
             (name, version)
@@ -82,8 +81,8 @@ impl CheckedDefinitions {
     }
 }
 
-/// Installs definitions of a plugin from a file again that another has changed or deleted, and reports what keeps it from
-/// that; none once they are as the plugin states them.
+/// Reinstalls a plugin file's definitions after someone changed or deleted them. Reports why that fails, until the
+/// definitions match the plugin again.
 pub async fn keep_definitions(
     shared: &Shared,
     loaded: &Loaded,
@@ -106,7 +105,7 @@ pub async fn keep_definitions(
             sleep(CHECK_PERIOD).await;
             continue;
         }
-        // Before the installation, which waits until the kinds are served.
+        // Report this first: the installation waits until the kinds are served.
         if missing.is_some() && problem.is_none() {
             report(missing);
         }
@@ -132,7 +131,7 @@ pub async fn keep_definitions(
     }
 }
 
-/// Returns a sentence about the kinds of parents that the cluster does not serve; none if it serves all.
+/// Returns a sentence about parent kinds that the cluster does not serve, if there are any.
 fn missing_parents(cluster: &Cluster, serving: &Revision) -> Option<String> {
     let parents = serving.parents().map(|parent| &parent.kind);
     let missing = parents.filter(|kind| cluster.served(kind).is_none());
@@ -140,20 +139,20 @@ fn missing_parents(cluster: &Cluster, serving: &Revision) -> Option<String> {
     (!missing.is_empty()).then(|| format!("the cluster does not serve {}", missing.join(", ")))
 }
 
-/// Returns the names of the definitions that a revision has or needs.
+/// Returns the names of definitions that a revision has or needs.
 fn names_of(serving: &Revision) -> Vec<String> {
     let own = serving.plugin.manifest().crds.iter().filter_map(name_of);
     let parents = serving.parents().map(definition_of);
     own.map(str::to_owned).chain(parents).collect()
 }
 
-/// Returns the name of the definition of a kind of parents; a built-in kind has none.
+/// Returns a parent kind's definition name; a built-in kind has none.
 fn definition_of(parent: &ParentKind) -> String {
     format!("{}.{}", parent.plural, parent.kind.group)
 }
 
 /// Installs granted definitions that are missing or differ, unless `crds` is Ignore, and waits until the cluster serves
-/// every kind of parent. `has_served` is true if the plugin's bytes have served before. Returns true if it has written a
+/// every parent kind. `has_served` is true if the plugin's bytes have served before. Returns true if it wrote a
 /// definition.
 async fn install(
     shared: &Shared,
@@ -199,7 +198,7 @@ async fn install(
     Ok(has_written)
 }
 
-/// Returns true if the host installs the definition of a kind for a plugin, unless it may not read definitions.
+/// Returns true if the host installs this kind's definition for the plugin, provided that it may read definitions.
 pub(super) fn installs(terms: &Terms, manifest: &Manifest, kind: &GroupKind) -> bool {
     let mut own = manifest.crds.iter();
     terms.crds == Crds::Install
@@ -207,7 +206,7 @@ pub(super) fn installs(terms: &Terms, manifest: &Manifest, kind: &GroupKind) -> 
         && own.any(|crd| kind_of_crd(crd).as_ref() == Some(kind))
 }
 
-/// Checks that a host that is limited to namespaces can see all children of the parents.
+/// Checks that a namespaced host can see all children.
 fn check_scope(shared: &Shared, plugin: &PluginName, serving: &Revision) -> Result<(), Error> {
     if shared.cluster.namespaces().is_none() {
         return Ok(());
@@ -233,7 +232,7 @@ fn check_scope(shared: &Shared, plugin: &PluginName, serving: &Revision) -> Resu
     }
 }
 
-/// Checks that the installed definition of a parent kind fits the plugin's manifest.
+/// Checks that a parent kind's installed definition fits the plugin's manifest.
 async fn check_parent(
     shared: &Shared,
     plugin: &PluginName,

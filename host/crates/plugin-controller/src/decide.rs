@@ -20,13 +20,13 @@ use crate::{
 pub(crate) struct Facts<'a> {
     /// The declaration, or the reason why there is none to follow.
     pub(crate) declared: Result<&'a Declared, &'a StageFailure>,
-    /// The generation of the spec.
+    /// The spec's generation.
     pub(crate) generation: Option<i64>,
-    /// The results of earlier passes.
+    /// Results from earlier passes.
     pub(crate) state: &'a PluginState,
-    /// The kinds of parents of the active revision that the cluster does not serve.
+    /// The active revision's parent kinds that the cluster does not serve.
     pub(crate) missing: &'a MissingParents,
-    /// The analysis of the active revision; none if it is not on trial.
+    /// The active revision's analysis, while it is on trial.
     pub(crate) analysis: Option<RolloutAnalysis>,
     /// A kind that the plugin holds and an older, ready plugin is first for.
     pub(crate) must_stop: Option<TakenKind>,
@@ -43,25 +43,25 @@ pub(crate) enum Action {
     StopFor(TakenKind),
     /// End all passes: the active revision lacks required grants, and no other can replace it.
     Stop,
-    /// Activate this revision again, which was active last, without access to its source.
+    /// Reactivate this revision, the last active one, without access to its source.
     Resume(Digest),
     /// Replace the active revision by this earlier one, which was good.
     RollBack {
         /// The earlier revision.
         to: Digest,
-        /// The faults of the active revision.
+        /// The active revision's faults.
         why: String,
     },
     /// Fetch, verify, compile and describe the declared revision.
     Load,
-    /// Activate this revision under the declared terms, as the first one or in place of the active one.
+    /// Activate this revision under the declared terms, as the first one or replacing the active one.
     Activate(Digest),
-    /// Keep the active revision, which is the declared one, and forget what kept it from being active.
+    /// Keep the active revision, which is the declared one, and forget earlier refusals.
     Keep,
 }
 
-/// Returns the actions for the present facts, in their order. Some change the facts, so the caller decides again after
-/// them, until none is left.
+/// Returns the actions for the current facts, in order. Some actions change the facts, so the caller repeats the
+/// decision until there is no action left.
 ///
 /// This ends, because no failed action is repeated before its retry time.
 pub(crate) fn decide(facts: &Facts<'_>) -> Vec<Action> {
@@ -93,13 +93,13 @@ pub(crate) fn decide(facts: &Facts<'_>) -> Vec<Action> {
 }
 
 impl Facts<'_> {
-    /// Returns the next step towards the declared revision; none while it has to wait.
+    /// Returns the next step towards the declared revision; none while waiting.
     ///
     /// The declared terms come first, because loading may take long. After any failure the active revision stays active
-    /// under them. Only terms without the required grants end it, once no declared revision can replace it.
+    /// under them. Only missing required grants end it, once no declared revision can replace it.
     ///
-    /// A process that has just started has no active revision. It resumes the last one before it fetches anything, so
-    /// that an unavailable source stops no plugin, and another revision has to replace it in the usual way.
+    /// A new process has no active revision. It resumes the last one before it fetches anything, so an unavailable
+    /// source stops no plugin, and new revisions still go through a rollout.
     pub(crate) fn next_step(&self, declared: &Declared) -> Option<Action> {
         let state = self.state;
         let is_granted = |plugin: &&Arc<Plugin>| declared.terms.assess(plugin.manifest()).serves();
@@ -123,7 +123,7 @@ impl Facts<'_> {
                     Some(Action::Resume(last))
                 }
                 _ if must_load => Some(Action::Load),
-                // Also one that was rolled back: it is better than no revision.
+                // Also for a revision that was rolled back: it is better than none.
                 (_, Some(loaded)) => Some(Action::Activate(loaded.revision().clone())),
                 (None, None) => None,
             };
@@ -169,7 +169,7 @@ impl Facts<'_> {
         self.state.attempt_for(self.declared.ok()?)
     }
 
-    /// Returns the reason why the declared revision is not active; none if it is.
+    /// Returns why the declared revision is not active, if it is not.
     pub(crate) fn failure(&self) -> Option<StageFailure> {
         let declared = match self.declared {
             Ok(declared) => declared,
@@ -199,7 +199,7 @@ impl Facts<'_> {
             .or_else(|| self.missing.failure())
     }
 
-    /// Returns the step that a rollback is, if it is the next one.
+    /// Returns true if the next step is a rollback.
     pub(crate) fn rolls_back(&self) -> bool {
         let step = self
             .declared

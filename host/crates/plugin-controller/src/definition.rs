@@ -1,6 +1,6 @@
-//! The check of the installed CustomResourceDefinition: a host serves no Plugins with one that is older than itself.
+//! Checks the installed CustomResourceDefinition: a host serves no Plugins under a definition older than itself.
 //!
-//! The API server would drop fields of a spec that the old definition lacks, and refuse every status with a new field.
+//! The API server would drop spec fields that the old definition lacks, and reject every status with a new field.
 
 use std::{convert::Infallible, future::pending, time::Duration};
 
@@ -16,23 +16,23 @@ use crate::{
     stage::{Stage, StageFailure},
 };
 
-/// The interval between two reads of an unusable definition. Chosen, not measured: a user waits for it once.
+/// How often an unusable definition is read again.
 pub(crate) const RECHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The result of the check, for passes and for the readiness probe.
+/// The check result, for passes and the readiness probe.
 #[derive(Debug, Default)]
 pub struct DefinitionCheck {
-    /// None before the first answer of the API server; then the problem, if there is one.
+    /// None until the API server first answers; then the problem, if there is one.
     found: watch::Sender<Option<Result<(), String>>>,
 }
 
 impl DefinitionCheck {
-    /// Returns the problem of the installed definition.
+    /// Returns the installed definition's problem.
     pub fn problem(&self) -> Option<String> {
         self.found.borrow().clone()?.err()
     }
 
-    /// Waits for the first result; returns the failure of every Plugin while the definition is unusable.
+    /// Waits for the first result; returns a failure for every Plugin while the definition is unusable.
     pub(crate) async fn usable(&self) -> Result<(), StageFailure> {
         let mut problems = self.found.subscribe();
         // Never fails: the sender lives as long as this.
@@ -81,7 +81,7 @@ impl DefinitionCheck {
     }
 }
 
-/// Returns the problem of the installed definition. A host that may not read definitions finds none.
+/// Returns the installed definition's problem. A host that may not read definitions finds none.
 async fn problem(cluster: &Cluster) -> Result<Option<String>, cluster::Error> {
     if !cluster.reads_definitions() {
         return Ok(None);
@@ -94,7 +94,7 @@ async fn problem(cluster: &Cluster) -> Result<Option<String>, cluster::Error> {
         Err(error) if !error.is_forbidden() => return Err(error),
         result => result.ok().flatten(),
     };
-    // A definition that is deleted at this moment has no field: the next check finds it again.
+    // A definition that is being deleted has no field; the next check retries.
     let installed: Option<Map<String, Value>> =
         object.and_then(|object| serde_json::from_str(&object.json).ok());
     let missing = installed.and_then(|installed| resource::missing_field(&installed));

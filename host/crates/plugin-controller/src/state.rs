@@ -33,53 +33,53 @@ const BACKOFF_MIN: Duration = Duration::from_secs(1);
 /// The longest wait after a failed step: at most twelve attempts per hour and Plugin while a registry is down.
 const BACKOFF_MAX: Duration = Duration::from_mins(5);
 
-/// The interval between attempts to remove finalizers from kinds of parents that the active revision lacks.
+/// How often to try to remove finalizers from parent kinds that the active revision lacks.
 const RELEASE_PERIOD: Duration = Duration::from_secs(1);
 
-/// The refresh interval of the numbers of parents and faults in the status. No event triggers a pass when they change.
-/// Chosen: users look no more often, and a status costs one write.
+/// How often the status counts for parents and faults are refreshed, because their changes trigger no pass. A refresh
+/// costs one write.
 pub(crate) const REFRESH_PERIOD: Duration = Duration::from_secs(10);
 
-/// The state of one Plugin.
+/// One Plugin's state.
 #[derive(Default)]
 pub(crate) struct PluginState {
-    /// The UID of the Plugin: one that was deleted and created again is another one.
+    /// The Plugin's UID: a recreated Plugin is a different one.
     pub(crate) uid: Option<Uid>,
     /// The last parsed declaration with its generation; none if the spec is invalid.
     pub(crate) read: Option<(i64, Arc<Declared>)>,
-    /// The last attempt to load a declaration that has ended.
+    /// The last finished attempt to load a declaration.
     pub(crate) attempt: Option<LoadAttempt>,
-    /// The work on the next attempt, or on the component of an earlier revision.
+    /// The running load, for the next attempt or for an earlier revision.
     pub(crate) loading: Option<Loading>,
-    /// The generation for which an earlier process reported its conditions. They stay until an attempt of this process
-    /// has ended, so that a restart alone changes no status.
+    /// The generation for which an earlier process reported its conditions. They stay until an attempt in this process
+    /// has ended, so a restart alone changes no status.
     pub(crate) reported: Option<i64>,
     /// The active or suspended revision.
     pub(crate) active: Option<ActivePlugin>,
-    /// The revisions that could not become active.
+    /// Revisions that could not become active.
     pub(crate) setbacks: BTreeMap<Digest, Setback>,
-    /// The revisions that have been active.
+    /// Revisions that have been active.
     pub(crate) history: History,
-    /// True while the history in the status is not read, because the hash key is missing. The status keeps it.
+    /// True while the hash key is missing and the stored history is not read. The status keeps it.
     pub(crate) is_unverified: bool,
-    /// The active revision of an earlier process by name, with the number of faults that it reported.
+    /// An earlier process's active revision by name, with the number of faults that it reported.
     pub(crate) faults_before: Option<(String, i64)>,
-    /// The watches of parents that lose the plugin's finalizer.
+    /// Watches on parents that lose the plugin's finalizer.
     pub(crate) finalizers: Finalizers,
     /// True if some of them still have it.
     pub(crate) is_releasing: bool,
-    /// The definitions as the last activation left them.
+    /// The definitions after the last activation.
     pub(crate) definitions: CheckedDefinitions,
     /// The parents while the plugin does not serve.
     pub(crate) unserved: Unserved,
-    /// The back-off of failed steps; none after a success.
+    /// The backoff for failed steps; none after a success.
     pub(crate) delays: Option<Backoff>,
-    /// The recent writes of the status, which other clients may undo.
+    /// Recent status writes, which other clients may undo.
     pub(crate) repeats: Repeats,
 }
 
 impl PluginState {
-    /// Returns the state of a Plugin in a process that has just started. Without the hash key it has no history yet.
+    /// Returns a Plugin's state in a new process. Without the hash key it has no history yet.
     pub(crate) fn of(object: &Object, key: Option<&HashKey>) -> Self {
         let status = status_of(object);
         let mut state = Self {
@@ -97,12 +97,12 @@ impl PluginState {
         state
     }
 
-    /// Returns true if this is the state of the object, and not of an earlier one of its name.
+    /// Returns true if this is the object's state, and not one for an earlier object with the same name.
     pub(crate) fn is_of(&self, object: &Object) -> bool {
         self.uid.as_ref() == Some(&object.uid)
     }
 
-    /// Takes over the history in the status if it has the seal for this key.
+    /// Restores the history from the status if its seal is valid for this key.
     fn verify_history(&mut self, object: &Object, key: &HashKey) {
         self.is_unverified = false;
         let stored = stored_status(object);
@@ -112,8 +112,8 @@ impl PluginState {
         }
     }
 
-    /// Takes over the history in the status once a lost hash key is known again. The active revision, which came from its
-    /// source, is its latest entry then.
+    /// Restores the history from the status once a lost hash key is known again. The active revision, which came from
+    /// its source, is then the latest entry.
     pub(crate) fn recover_history(
         &mut self,
         object: &Object,
@@ -130,7 +130,7 @@ impl PluginState {
         }
     }
 
-    /// Returns the declaration of a Plugin; parsed again only if it has changed.
+    /// Returns a Plugin's declaration; parses it only after a change.
     pub(crate) fn declared(&mut self, object: &Object) -> Result<Arc<Declared>, StageFailure> {
         if let Some((generation, declared)) = &self.read
             && Some(*generation) == object.generation
@@ -138,7 +138,7 @@ impl PluginState {
             return Ok(Arc::clone(declared));
         }
         self.read = None;
-        // Another declaration may be accepted, and with any change a user may ask for another attempt.
+        // Another declaration may be accepted, and any change may be a user's request for another attempt.
         self.setbacks.clear();
         self.attempt.take_if(|attempt| attempt.waits_for_change());
         if let Some(loading) = &mut self.loading {
@@ -150,7 +150,7 @@ impl PluginState {
         Ok(declared)
     }
 
-    /// Accepts a changed declaration without loading anything: cancels outdated work, and follows its pull interval.
+    /// Accepts a changed declaration without loading anything: cancels outdated loads, and applies its pull interval.
     pub(crate) fn accept(&mut self, declared: &Declared) {
         self.loading
             .take_if(|loading| loading.is_outdated(declared));
@@ -161,7 +161,7 @@ impl PluginState {
         }
     }
 
-    /// Forgets setbacks for which an attempt is due; `is_first` is true if the kinds of the plugin are free for it.
+    /// Forgets setbacks with a due attempt; `is_first` is true if the parent kinds are free for the plugin.
     pub(crate) fn forget_due_setbacks(&mut self, is_first: bool) {
         self.setbacks
             .retain(|_, setback| !(setback.is_due() || is_first && setback.waits_for_kind()));
@@ -176,9 +176,8 @@ impl PluginState {
         })
     }
 
-    /// Returns the terms that the active revision gets before anything is loaded: the grants, limits, selected parents and
-    /// suspension of the declaration. The others have to be checked, so its activation puts them in force. None if they
-    /// are in force.
+    /// Returns the terms to apply to the active revision before loading anything: the declared grants, limits, selected
+    /// parents and suspension. Other terms have to be checked, so they apply at activation. None if they already apply.
     pub(crate) fn terms_to_bind(&self, declared: &Declared) -> Option<Terms> {
         let active = &self.active.as_ref()?.terms;
         let terms = Terms {
@@ -202,7 +201,7 @@ impl PluginState {
             .component(digest)
     }
 
-    /// Returns the loaded or active plugin of a revision.
+    /// Returns a revision's loaded or active plugin.
     pub(crate) fn plugin(&self, revision: &Digest) -> Option<Arc<Plugin>> {
         let loaded = self.attempt.as_ref().and_then(LoadAttempt::plugin);
         let active = self.active.as_ref().map(|active| &active.plugin);
@@ -220,17 +219,17 @@ impl PluginState {
             .filter(|attempt| !attempt.is_stale_after_grant_change(declared))
     }
 
-    /// Returns the dry run of a refused revision.
+    /// Returns a refused revision's dry run.
     pub(crate) fn candidate(&self) -> Option<&Candidate> {
         self.setbacks.values().find_map(Setback::candidate)
     }
 
-    /// Returns true if a revision waits for a kind of parents that another plugin has.
+    /// Returns true if a revision waits for a parent kind that another plugin has.
     pub(crate) fn waits_for_kind(&self) -> bool {
         self.setbacks.values().any(Setback::waits_for_kind)
     }
 
-    /// Returns true while the conditions that an earlier process reported stay.
+    /// Returns true while an earlier process's conditions stay.
     pub(crate) fn keeps_conditions(&self, generation: Option<i64>) -> bool {
         self.loading.is_some() && self.reported.is_some() && self.reported == generation
     }
@@ -252,9 +251,9 @@ impl PluginState {
     }
 }
 
-/// The results of actions.
+/// Records results from actions.
 impl PluginState {
-    /// Records the end of an attempt to load a declaration.
+    /// Records a finished attempt to load a declaration.
     pub(crate) fn record_load(&mut self, declared: &Declared, loaded: Loaded) {
         if self.attempt_for(declared).is_none() {
             self.delays = None;
@@ -274,7 +273,7 @@ impl PluginState {
                 self.retry_at(failure.retry)
             }
         };
-        // Earlier revisions with this component could not become active again: their bytes may be available now.
+        // Earlier revisions with this component could not become active again, but their bytes may be available now.
         if let Some(component) = &component {
             for past in self.history.past() {
                 if past.digest == *component.digest()
@@ -340,13 +339,13 @@ impl PluginState {
             .retain(|_, setback| setback.refusal().is_none());
     }
 
-    /// Records that the first passes of the active revision succeeded.
+    /// Records that the active revision's first passes succeeded.
     pub(crate) fn record_good(&mut self, declared: &Declared) {
         info!(plugin = %declared.name, "the new revision is good: its first passes succeeded");
         self.history.pass();
     }
 
-    /// Returns the time of the next attempt after a failure; none if only a change helps.
+    /// Returns when to retry after a failure; none if only a change helps.
     fn retry_at(&mut self, retry: Retry) -> Option<Instant> {
         let least = match retry {
             Retry::Never | Retry::OnChange => return None,
@@ -359,9 +358,9 @@ impl PluginState {
     }
 }
 
-/// The observations of the active revision, and the times of the next pass.
+/// Observations about the active revision, and when the next pass runs.
 impl PluginState {
-    /// Returns the analysis of the active revision; none if it is not on trial or has no passes.
+    /// Returns the active revision's analysis; none if it is not on trial or has no passes.
     pub(crate) fn analysis(&self) -> Option<RolloutAnalysis> {
         let since = self.active.as_ref()?.passes_since()?;
         if !self.history.is_on_trial() {
@@ -381,7 +380,7 @@ impl PluginState {
         })
     }
 
-    /// Returns none while the set of parents is not known.
+    /// Returns none while the parents are not all known.
     fn first_passes(&self) -> Option<(AnalysisCounts, Option<RecentFault>)> {
         let mut passes = AnalysisCounts::default();
         let mut first_fault = None;
@@ -402,7 +401,7 @@ impl PluginState {
         Some((passes, first_fault))
     }
 
-    /// Returns the number of faults of the active revision that an earlier process reported.
+    /// Returns how many faults of the active revision an earlier process reported.
     pub(crate) fn faults_before(&self) -> i64 {
         let active = self.active.as_ref().map(ActivePlugin::name);
         match &self.faults_before {
@@ -411,9 +410,9 @@ impl PluginState {
         }
     }
 
-    /// Returns the time of the next pass if nothing changes before.
+    /// Returns when the next pass runs without a change.
     pub(crate) fn due_next(&self) -> Option<Instant> {
-        // The end of work that runs triggers a pass.
+        // A running load triggers a pass when it ends.
         let running = self.loading.as_ref().and_then(Loading::stage);
         let attempt = self
             .attempt
@@ -427,8 +426,8 @@ impl PluginState {
             .min()
     }
 
-    /// Returns the time of the next pass of a Plugin without a valid declaration. Its passes take no step, so the time of a
-    /// step would stay in the past.
+    /// Returns when a Plugin without a valid declaration has its next pass. Its passes take no step, so a step's
+    /// deadline would stay in the past.
     pub(crate) fn due_report(&self) -> Option<Instant> {
         let now = Instant::now();
         let refresh = self.active.as_ref().map(|_| now + REFRESH_PERIOD);
@@ -439,7 +438,7 @@ impl PluginState {
     }
 }
 
-/// Returns the components that a Plugin needs while its history is not read in this process. Without a check of the seal: the
+/// Returns the components that a Plugin needs before this process has read its history. Does not check the seal: the
 /// components are only kept.
 pub(crate) fn stored_needs(plugin: &Object) -> Needs {
     History(status_of(plugin).history).needs()

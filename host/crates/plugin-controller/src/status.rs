@@ -1,4 +1,4 @@
-//! The status of a Plugin, from the facts of a pass and the counters of its active revision. Pure but for [`measure`].
+//! The Plugin status, from a pass's facts and the active revision's counters. Pure except for [`measure`].
 
 use std::collections::BTreeMap;
 
@@ -21,24 +21,24 @@ use crate::{
     stage::dated,
 };
 
-/// The counters of the active revision, and what else a status shows of the host.
+/// The active revision's counters, and other host facts in the status.
 pub(crate) struct Measured {
     now: Timestamp,
-    /// The seal of the history; none without entries.
+    /// The history's seal; none without entries.
     history_seal: Option<String>,
     child_kinds: Vec<ChildKindStatus>,
     /// None while some parents are not in the cache.
     parents: Option<Parents>,
     fault_count: i64,
-    /// The last faults of this process, the latest first.
+    /// This process's last faults, latest first.
     faults: Vec<FaultReason>,
     usage: Vec<LimitUsage>,
-    /// A sentence for each namespace without room in the cache.
+    /// A sentence for each namespace whose cache is full.
     full_namespaces: Vec<String>,
     limits: Option<LimitsSpec>,
 }
 
-/// Reads the counters of the active revision from the cache and the controllers.
+/// Reads the active revision's counters from the cache and the controllers.
 pub(crate) fn measure(cx: &Context, facts: &Facts<'_>, object: &Object) -> Measured {
     let active = facts.state.active.as_ref();
     let key = cx.shared.hash_key.get();
@@ -75,15 +75,15 @@ pub(crate) fn measure(cx: &Context, facts: &Facts<'_>, object: &Object) -> Measu
     }
 }
 
-/// Returns the status of a Plugin whose stored status is `before`.
+/// Returns the Plugin status; `before` is the stored one.
 pub(crate) fn status(facts: &Facts<'_>, measured: Measured, before: &PluginStatus) -> PluginStatus {
     let state = facts.state;
     let active = state.active.as_ref();
     let mut conditions = facts.conditions();
     conditions.extend(cache_full(&measured.full_namespaces));
     let faults = match &before.faults {
-        // The write of the rollback counts them. A host that ends at each of its writes would otherwise count one more
-        // fault in each life, and never come to the rollback.
+        // The rollback's own write counts them. Otherwise a host that crashes at each status write would add one fault
+        // per restart, and never get to the rollback.
         Some(before) if facts.rolls_back() => Some(before.clone()),
         _ => active.map(|_| faults(&measured, state.faults_before(), before)),
     };
@@ -119,7 +119,7 @@ pub(crate) fn status(facts: &Facts<'_>, measured: Measured, before: &PluginStatu
     status
 }
 
-/// Returns every kind once, although children may have been made in several versions of it.
+/// Returns every kind once, even if children were created in several versions.
 fn child_kinds(cx: &Context, active: &ActivePlugin) -> Vec<ChildKindStatus> {
     let kinds = cx
         .shared
@@ -137,7 +137,7 @@ fn child_kinds(cx: &Context, active: &ActivePlugin) -> Vec<ChildKindStatus> {
         .collect()
 }
 
-/// Reads the status alone, because a spec that another version of the host wrote may be unreadable.
+/// Reads only the status, because a spec from another host version may be unreadable.
 pub(crate) fn stored_status(object: &Object) -> Map<String, Value> {
     #[derive(Default, Deserialize)]
     struct StatusOnly {
@@ -148,14 +148,14 @@ pub(crate) fn stored_status(object: &Object) -> Map<String, Value> {
     status
 }
 
-/// Returns the readable fields of the status.
+/// Returns the readable status fields.
 pub(crate) fn status_of(object: &Object) -> PluginStatus {
     let mut status = stored_status(object);
-    // By reference, so that nothing is copied; the type reads objects and lists alike.
+    // By reference, to copy nothing; the type reads objects and lists alike.
     let read = |status: &Map<String, Value>| PluginStatus::deserialize(status);
     read(&status)
         .or_else(|_| {
-            // A field that another version of the host wrote may be unreadable; the others count.
+            // A field from another host version may be unreadable; the others count.
             status.retain(|field, value| {
                 read(&Map::from_iter([(field.clone(), value.clone())])).is_ok()
             });
@@ -164,7 +164,7 @@ pub(crate) fn status_of(object: &Object) -> PluginStatus {
         .unwrap_or_default()
 }
 
-/// Counts the selected parents; none while some are not in the cache, or their namespaces are not.
+/// Counts selected parents; none while some parents, or their namespaces, are not in the cache.
 fn parents(active: &ActivePlugin) -> Option<Parents> {
     let mut counts = Parents::default();
     for reconciler in &active.served.reconcilers {
@@ -184,7 +184,7 @@ fn parents(active: &ActivePlugin) -> Option<Parents> {
     Some(counts)
 }
 
-/// Returns the used limits. In tens of percent, so that not every write of a child changes the status of its Plugin.
+/// Returns used limits, rounded to ten percent, so most child writes do not change the Plugin status.
 fn usage(active: &ActivePlugin) -> Vec<LimitUsage> {
     let reconciler = active.served.reconcilers.first();
     let all = reconciler
@@ -202,7 +202,7 @@ fn limit_usage(limit: &str, namespace: &str, percent: u32) -> Option<LimitUsage>
     })
 }
 
-/// Counts one parent by the same reading of its conditions as `innkeeper status`.
+/// Counts one parent, reading conditions as `innkeeper status` does.
 pub(crate) fn count(counts: &mut Parents, parent: &Object) {
     let conditions = ParentConditions::new(parent);
     counts.total += 1;
@@ -211,8 +211,8 @@ pub(crate) fn count(counts: &mut Parents, parent: &Object) {
     counts.paused += i32::from(parent.annotation(ANNOTATION_PAUSED) == Some("true"));
 }
 
-/// Returns the faults of this process and earlier ones: those of earlier processes and revisions stay listed, so that a
-/// restart of the host alone changes no status.
+/// Returns faults from this and earlier processes: earlier faults stay listed, so a host restart alone changes no
+/// status.
 fn faults(measured: &Measured, earlier: i64, before: &PluginStatus) -> Faults {
     let mut last = measured.faults.clone();
     let reported = before.faults.iter().flat_map(|faults| &faults.last);

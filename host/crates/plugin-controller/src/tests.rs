@@ -1,4 +1,4 @@
-//! Every state of a Plugin, the step that follows, and its conditions; the cluster tests cover passes.
+//! Every Plugin state, the step that follows, and its conditions; the cluster tests cover passes.
 
 mod conditions;
 mod loading;
@@ -40,8 +40,8 @@ use crate::{
     testing::declared as declare,
 };
 
-/// Components by their mark: one that needs only its parents, `!` one that requires children without a grant, and `?` one
-/// with an optional read without a grant. A configuration makes a revision.
+/// Components by mark: one that needs only its parents, `!` one that requires children without a grant, and `?` one
+/// with an optional read without a grant. Each configuration makes another revision.
 static COMPONENTS: LazyLock<[(char, Described); 3]> = LazyLock::new(|| {
     let engine = engine(Metering::Epochs);
     let plain = Description {
@@ -63,7 +63,7 @@ static COMPONENTS: LazyLock<[(char, Described); 3]> = LazyLock::new(|| {
     })
 });
 
-/// Returns a revision by its name, which ends in the mark of its component.
+/// Returns a revision by its name, which ends in the component's mark.
 fn plugin(name: &str) -> Arc<Plugin> {
     let is_marked = |(mark, _): &&(char, Described)| name.ends_with(*mark);
     let marked = COMPONENTS.iter().find(is_marked);
@@ -80,7 +80,7 @@ fn failure(stage: Stage) -> StageFailure {
     StageFailure::new(stage, "Broken", "it broke", Retry::OnChange)
 }
 
-/// Returns a state by the names of the loaded and the active revision: `-` is none.
+/// Returns a state from the loaded and the active revision's names: `-` is none.
 fn state(before: &Declared, [loaded, active]: [&str; 2]) -> PluginState {
     let result = match loaded {
         "-" => Err(failure(Stage::Compiled)),
@@ -124,7 +124,7 @@ fn begin(history: &mut History, name: &str, activation: &Activation) {
     history.begin(&past, activation, moment);
 }
 
-/// Returns a history in which these revisions were active one after the other, each of them good.
+/// Returns a history in which these revisions were active one after the other, all good.
 fn history(names: &[&str]) -> History {
     let mut history = History::default();
     for name in names {
@@ -150,7 +150,7 @@ fn refuse(state: &mut PluginState, name: &str, failure: StageFailure) {
     state.record_refusal(digest(name), Refusal::from(failure));
 }
 
-/// Returns the end of a load that brought no component.
+/// Returns a load that ended without a component.
 fn failed_load(failure: StageFailure) -> Loaded {
     Loaded {
         component: None,
@@ -165,7 +165,7 @@ static NONE_MISSING: MissingParents = MissingParents {
     is_redefined: false,
 };
 
-/// Returns the facts of generation 1 of a Plugin.
+/// Returns a Plugin's facts at generation 1.
 fn facts<'a>(
     state: &'a PluginState,
     declared: &'a Declared,
@@ -207,7 +207,7 @@ fn activate(name: &str) -> Action {
     Action::Activate(digest(name))
 }
 
-/// Returns work on the component of a declaration, and the reporter of its progress.
+/// Returns a running load for a declared component, and its progress reporter.
 fn loading(declared: &Declared, kept: Option<&Digest>) -> (Loading, Reporter) {
     Loading::reported(|| {}, declared, kept)
 }
@@ -233,7 +233,7 @@ fn with_status(uid: &str, generation: i64, status: &Value) -> Object {
     .unwrap()
 }
 
-/// Asserts the last conditions of a state in order, each as type, status and reason.
+/// Asserts the state's last conditions in order, each as type, status and reason.
 #[track_caller]
 fn check_conditions(
     state: &PluginState,

@@ -1,7 +1,6 @@
-//! Parents of a plugin that does not serve: their condition Synced states it.
+//! Reports in the parents' Synced condition that their plugin does not serve them.
 //!
-//! Without passes they would keep the `Synced=True` of the last pass for ever. The first pass of the plugin after that
-//! states the condition again.
+//! Without passes they would keep the last pass's `Synced=True` forever. The plugin's next pass updates the condition.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,31 +25,30 @@ use crate::{
     state::REFRESH_PERIOD,
 };
 
-/// The time without passes after which the parents state it, as long as a pass may wait for the cache without a condition
-/// about it. A wrong grant that is mended at once, or a short failure of a source, costs no writes.
+/// How long a plugin may be without passes before its parents report it, the same as the wait for the cache before a
+/// condition. A wrong grant that is fixed at once, or a short source failure, costs no writes.
 const SAID_AFTER: Duration = Duration::from_secs(10);
 
-/// The most writes in one pass of a Plugin, because changes of the Plugin wait for the end of the pass. Chosen, not
-/// measured.
+/// The most writes per Plugin pass, because Plugin changes wait for the pass to end.
 const WRITES_MAX: usize = 256;
 
-/// The interval between two passes while parents are still to be told. Chosen: with the writes above, 15,000 parents are
-/// told within a minute.
+/// The interval between passes while some parents are not updated yet. With the writes above, 15,000 parents are
+/// updated within a minute.
 const TELL_PERIOD: Duration = Duration::from_secs(1);
 
-/// The parents of a plugin while it does not serve.
+/// The parents while their plugin does not serve.
 #[derive(Default)]
 pub(crate) struct Unserved {
-    /// The kinds of parents of the last revision that was active in this process, under any grants.
+    /// Parent kinds for the revision that was last active in this process, under any grants.
     pub(crate) kinds: BTreeSet<GroupKind>,
-    /// The time since which it does not serve; none while it does.
+    /// When it stopped serving; none while it serves.
     since: Option<Instant>,
-    /// The time of the next look at the parents.
+    /// When to check the parents next.
     pub(crate) due: Option<Instant>,
     told: ToldParents,
 }
 
-/// The watches of parents that are told about their plugin, and the waits after refused writes.
+/// Watches on parents that get the condition, and the waits after rejected writes.
 #[derive(Default)]
 pub(crate) struct ToldParents {
     watched: BTreeMap<GroupKind, Registration>,
@@ -58,28 +56,28 @@ pub(crate) struct ToldParents {
 }
 
 impl ToldParents {
-    /// Returns the time of the next attempt while it has to wait after a refusal.
+    /// Returns when the next attempt may start, while it has to wait after a rejection.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.refusals.due(Instant::now())
     }
 }
 
-/// The conditions of a parent without passes; without `ready`, the last one stays.
+/// Conditions for a parent without passes; without `ready`, the last one stays.
 pub(crate) struct UnservedConditions {
     pub(crate) synced: Condition,
     pub(crate) ready: Option<Condition>,
 }
 
 impl Unserved {
-    /// Notes the kinds of parents of a revision that becomes active. Those that lost their grant are not forgotten.
+    /// Records the parent kinds for a revision that becomes active. Kinds that lost their grant are kept.
     pub(crate) fn note(&mut self, kinds: BTreeSet<GroupKind>, manifest: &Manifest) {
         self.kinds.retain(|kind| manifest.reconciles(kind));
         self.kinds.extend(kinds);
     }
 }
 
-/// Writes this condition to the parents of a plugin that does not serve; none if it serves. If only some kinds lost
-/// their grant, `kinds` names them, and the others have passes.
+/// Writes this condition to the parents if the plugin does not serve. If only some kinds lost their grant, `kinds`
+/// names them, and the others have passes.
 pub(crate) async fn tell_parents(
     cx: &Context,
     declared: &Declared,
@@ -139,7 +137,7 @@ pub(crate) async fn tell_all(
     let mut writes_left = WRITES_MAX;
     let mut all_told = true;
     for kind in kinds {
-        // A kind that is not served has no objects.
+        // An unserved kind has no objects.
         let Some(served) = cx.cluster().served_kind(kind) else {
             continue;
         };
@@ -196,8 +194,8 @@ async fn tell_one(
     Ok(())
 }
 
-/// Returns the status write that tells a parent that its plugin does not serve; none if the parent states it already, if
-/// its condition is another host's, or if the parent has no passes for a reason of its own.
+/// Returns the status write that reports the plugin as not serving. None if the parent reports it already, if its
+/// condition belongs to another host, or if the parent has no passes for another reason.
 fn write(
     plugin: &PluginName,
     parent: &Object,

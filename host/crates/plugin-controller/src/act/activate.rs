@@ -1,4 +1,4 @@
-//! The activation of a revision: its definitions, kinds of parents and controllers, and the swap to the next one.
+//! Activates a revision: installs definitions, claims parent kinds, starts controllers, and swaps revisions.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -26,19 +26,19 @@ use crate::{
     state::PluginState,
 };
 
-/// A plugin whose passes are to run until `stop` is cancelled.
+/// A plugin whose passes run until `stop` is cancelled.
 pub struct Start {
     /// The plugin.
     pub served: Arc<PluginControllers>,
-    /// The limits of its passes.
+    /// Limits for the passes.
     pub limits: Arc<Limits>,
-    /// Lets no further pass begin; running passes end.
+    /// Prevents new passes; running passes end.
     pub stop: CancellationToken,
-    /// Has to be dropped when no pass runs any more.
+    /// Dropped once no pass runs any more.
     pub ended: DropGuard,
 }
 
-/// A revision that is to become active under the declared terms.
+/// A revision to activate under the declared terms.
 pub(super) struct Candidacy<'a> {
     declared: &'a Declared,
     plugin: Arc<Plugin>,
@@ -46,7 +46,7 @@ pub(super) struct Candidacy<'a> {
     activation: Activation,
 }
 
-/// A revision that has become active.
+/// A revision that became active.
 pub(crate) struct Activated {
     pub(crate) active: ActivePlugin,
     /// The history with the revision.
@@ -55,11 +55,11 @@ pub(crate) struct Activated {
     pub(crate) replaces_another: bool,
 }
 
-/// The reason why a revision did not become active.
+/// Why a revision did not become active.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) failure: StageFailure,
-    /// Its dry run, if that is the reason.
+    /// The dry run, if that is the reason.
     pub(crate) candidate: Option<Candidate>,
 }
 
@@ -95,7 +95,7 @@ impl<'a> Candidacy<'a> {
     }
 }
 
-/// Activates a revision, as the first one or in place of the active one.
+/// Activates a revision, as the first one or replacing the active one.
 ///
 /// On failure the active revision stays active.
 pub(super) async fn activate(
@@ -168,9 +168,9 @@ pub(super) async fn activate(
     })
 }
 
-/// Puts terms in force for the active revision.
+/// Applies terms to the active revision.
 ///
-/// Without the required grants its passes end, but it can still be compared with the declared revision.
+/// Without the required grants the passes end, but the revision can still be compared with the declared one.
 pub(super) async fn bind(
     cx: &Context,
     declared: &Declared,
@@ -189,7 +189,7 @@ pub(super) async fn bind(
     }
 }
 
-/// Ends all passes of a plugin, and releases its kinds of parents. Returns true if a revision was active.
+/// Ends all passes and releases the parent kinds. Returns true if a revision was active.
 pub(super) async fn stop(
     cx: &Context,
     name: &PluginName,
@@ -204,9 +204,9 @@ pub(super) async fn stop(
     was_active
 }
 
-/// Returns the controllers of a revision, and the passes that continue.
+/// Returns a revision's controllers, and the passes that continue.
 ///
-/// The controllers of the active revision are kept if the kinds of parents stay.
+/// Reuses the active revision's controllers if the parent kinds stay the same.
 async fn controllers(
     cx: &Context,
     declared: &Declared,
@@ -239,9 +239,9 @@ async fn controllers(
     }
 }
 
-/// Prepares a revision, and takes its kinds of parents.
+/// Prepares a revision and claims its parent kinds.
 ///
-/// The kinds are asked for before the preparation, because a plugin that may not have them installs nothing, and again
+/// It claims the kinds before the preparation, because a plugin that may not have them installs nothing, and again
 /// after it, because only a prepared plugin makes a younger one stop.
 async fn take(
     cx: &Context,
@@ -272,7 +272,7 @@ async fn take(
     Ok(())
 }
 
-/// Installs the definitions of a revision, and checks its dry run against the rollout limits.
+/// Installs a revision's definitions, and checks its dry run against the rollout limits.
 async fn prepare(
     cx: &Context,
     candidacy: &Candidacy<'_>,
@@ -283,7 +283,7 @@ async fn prepare(
     let Candidacy {
         declared, serving, ..
     } = candidacy;
-    // The definitions of the faulty revision also fit the one before it, or they would not have been installed.
+    // The faulty revision's definitions also fit the previous revision, or they would not have been installed.
     let crds = if candidacy.is_rollback() {
         Crds::Ignore
     } else {
@@ -296,9 +296,9 @@ async fn prepare(
         .map_err(|error| not_served(&error))?;
     let candidate = match active {
         None => candidate_without_dry_run(declared, history, serving),
-        // Grants and limits bind at once.
+        // Grants and limits take effect at once.
         Some(active) if active.plugin.revision() == serving.plugin.revision() => None,
-        // It was good before, and the parents do not wait for a dry run while the active revision faults.
+        // This revision was good before, and parents must not wait for a dry run while the active revision faults.
         Some(_) if candidacy.is_rollback() => None,
         Some(active) => Some(dry_run(cx, declared, active, serving).await?),
     };
@@ -322,14 +322,14 @@ async fn start(cx: &Context, served: &Arc<PluginControllers>, limits: Arc<Limits
         stop: passes.stop.clone(),
         ended: passes.ended.clone().drop_guard(),
     };
-    // Fails only when the process ends and drops the receiver; then no pass is to run.
+    // Fails only at process exit, when the receiver is dropped; then no pass must run.
     drop(cx.starts.send(start).await);
     passes
 }
 
 fn not_served(error: &Error) -> StageFailure {
     let (reason, retry) = match error {
-        // The claims trigger a pass once the kind is free; the back-off is only a safety net.
+        // The claims trigger a pass once the kind is free; the backoff is only a safety net.
         Error::ParentTaken { .. } => (PARENT_TAKEN, Retry::Backoff),
         Error::BeyondNamespaces { .. } => ("BeyondNamespaces", error.retry()),
         Error::CrdRefused { .. } => ("CrdRefused", error.retry()),

@@ -1,6 +1,6 @@
-//! Revisions that become active again: after a restart the last one, and in a rollback the last good one.
+//! Reactivates revisions: the last one after a restart, and the last good one in a rollback.
 //!
-//! Both come from bytes that are kept, so no source is contacted.
+//! Both use cached bytes, so no source is contacted.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! The finalizers of a plugin: recorded before its first pass, and removed from parents of kinds that it does not finalize
-//! any more, so that no deletion of a parent waits for a guest that is gone.
+//! Plugin finalizers: recorded before the first pass, and removed from parents whose kind is not finalized any more, so
+//! no deletion waits for a missing guest.
 //!
-//! For that the Plugin itself has a finalizer of the host, from before the first parent gets one of the plugin.
+//! The Plugin itself gets the host's finalizer before any parent gets the plugin's finalizer.
 
 use std::collections::BTreeSet;
 
@@ -18,11 +18,10 @@ use crate::{
     state::PluginState,
 };
 
-/// Records the kinds of parents of a Plugin. One whose plugin finalizes gets the host's finalizer, so that it stays until
-/// its finalizers are removed from all parents.
+/// Records a Plugin's parent kinds. If the plugin finalizes, the Plugin gets the host's finalizer, so it stays until
+/// all parents have lost the plugin's finalizer.
 ///
-/// All writes come before the first pass: a finalizer on a parent that the host does not know of would block the deletion
-/// of the parent for ever.
+/// All writes precede the first pass: an unrecorded finalizer on a parent would block that parent's deletion forever.
 pub(super) async fn record_parents(
     cx: &Context,
     target: &mut Target,
@@ -51,7 +50,7 @@ pub(super) async fn record_parents(
     recorded.map_err(failed)
 }
 
-/// Removes the finalizer from kinds of parents that the active revision does not finalize.
+/// Removes the finalizer from parent kinds that the active revision does not finalize.
 pub(crate) async fn release_dropped_kinds(
     cx: &Context,
     target: &mut Target,
@@ -69,7 +68,7 @@ pub(crate) async fn release_dropped_kinds(
     }
 }
 
-/// Removes the plugin's finalizer from all parents of these kinds; returns the remaining work, for people.
+/// Removes the plugin's finalizer from all parents of these kinds; returns a readable summary if some still have it.
 pub(crate) async fn release_parents(
     cx: &Context,
     state: &mut PluginState,

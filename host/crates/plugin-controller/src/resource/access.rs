@@ -67,12 +67,12 @@ pub struct GrantsSpec {
     pub service_account_ref: Option<ServiceAccountRef>,
 }
 
-/// Returns the strategy that merges entries by kind, so that there is at most one for each.
+/// Returns the strategy that merges entries by kind, so there is at most one for each.
 fn by_kind() -> ListMerge {
     ListMerge::Map(vec!["group".to_owned(), "kind".to_owned()])
 }
 
-/// Defines the access to one kind: the kind and further fields, with the mark of a privileged kind.
+/// Defines access to one kind: the kind and further fields, with the flag for a privileged kind.
 macro_rules! access {
     ($(#[$meta:meta])* $name:ident { $($fields:tt)* }) => {
         #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
@@ -240,7 +240,7 @@ fn list(words: &[&str]) -> String {
     format!("[{}]", quoted.join(", "))
 }
 
-/// Returns the rule that a privileged kind has to be marked, beside a read.
+/// Returns the rule that a privileged kind must be marked, except for reads.
 fn privileged() -> Rule {
     let groups = [PRIVILEGED_GROUPS.as_slice(), &SETTING_GROUPS].concat();
     let core = PRIVILEGED_CORE_KINDS.map(|kind| ("", kind));
@@ -250,7 +250,7 @@ fn privileged() -> Rule {
     )
 }
 
-/// Returns the rule that a kind has to be marked that is privileged to read.
+/// Returns the rule that a kind that is privileged to read must be marked.
 fn privileged_to_read() -> Rule {
     let core = PRIVILEGED_CORE_KINDS.map(|kind| ("", kind));
     marked(&PRIVILEGED_GROUPS, &core)
@@ -270,7 +270,7 @@ fn marked(groups: &[&str], kinds: &[(&str, &str)]) -> Rule {
     .message("this kind gives power over the cluster or over others: write privileged: true if that is meant")
 }
 
-/// Returns the CEL expression that the kind is one of Kubernetes itself.
+/// Returns a CEL expression that is true for a built-in Kubernetes kind.
 fn is_built_in() -> String {
     format!(
         "!self.group.contains('.') || self.group in {}",
@@ -278,7 +278,7 @@ fn is_built_in() -> String {
     )
 }
 
-/// Returns the rule that a parent of Kubernetes itself has to be marked.
+/// Returns the rule that a built-in parent must be marked.
 fn built_in() -> Rule {
     Rule::new(format!("self.builtin || !({})", is_built_in())).message(
         "this kind is part of Kubernetes: write builtin: true if its objects are to be parents",

@@ -1,6 +1,6 @@
-//! The conversion of a spec for the rest of the host: it checks every rule again, and fills in every default.
+//! Converts a spec for the rest of the host: checks every rule again, and fills in every default.
 //!
-//! A spec that was stored under an older definition has to pass the rules of this host.
+//! A spec that was stored under an older definition must pass this host's rules.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -26,24 +26,24 @@ use super::{
     source::{PULL_INTERVAL_DEFAULT, PullPolicy},
 };
 
-/// The rules of this host, compiled.
+/// This host's rules, compiled.
 static SCHEMA: LazyLock<Result<Schema, schema::Error>> =
     LazyLock::new(|| Schema::new(&crd(), "v1alpha1"));
 
-/// The declaration of a Plugin resource.
+/// A Plugin resource's declaration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declared {
     /// The plugin's name.
     pub name: PluginName,
-    /// The creation time of the resource, which decides the priority between Plugins.
+    /// The resource's creation time, which decides the priority between Plugins.
     pub created: Timestamp,
-    /// The source of its component.
+    /// The component's source.
     pub origin: Origin,
-    /// The interval of pulls; none: only when the spec changes.
+    /// The pull interval; none: pull only when the spec changes.
     pub pull_every: Option<Duration>,
-    /// The required digest of the bytes.
+    /// The required digest for the bytes.
     pub digest: Option<Digest>,
-    /// The public keys of which one must have signed; none: signatures are not checked.
+    /// Public keys, one of which must have signed; none: signatures are not checked.
     pub keys: Vec<PublicKey>,
     /// The identity that the signed component must have.
     pub identity: Identity,
@@ -51,11 +51,11 @@ pub struct Declared {
     pub config: Map<String, Value>,
     /// The terms under which it is served.
     pub terms: Terms,
-    /// The replacement of the active revision by a new one.
+    /// How a new revision replaces the active one.
     pub rollout: RolloutSpec,
 }
 
-/// The source of a component, with valid fields. Secrets and ConfigMaps are those of the host's namespace.
+/// A component's source, with valid fields. Secrets and ConfigMaps are in the host's namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// An OCI registry.
@@ -69,11 +69,11 @@ pub enum Origin {
 }
 
 impl Plugin {
-    /// Returns the declaration of the resource.
+    /// Returns the resource's declaration.
     ///
     /// # Errors
     ///
-    /// All rules that the spec breaks, or the first field that cannot be used, with the remedy.
+    /// All rules that the spec breaks, or the first unusable field, with the remedy.
     pub fn declared(&self) -> Result<Declared, Error> {
         let spec = &self.spec;
         // Never fails: a spec is plain data.
@@ -129,7 +129,7 @@ impl Plugin {
     }
 }
 
-/// Admits a Plugin with this spec as the API server does, by the rules of this host; or returns the broken rules.
+/// Admits a Plugin with this spec as the API server does, by this host's rules; or returns the broken rules.
 pub(super) fn admit(
     name: &str,
     spec: &Value,
@@ -146,7 +146,7 @@ pub(super) fn admit(
     Ok(admitted.map_err(|rejection| rejection.causes().to_vec()))
 }
 
-/// The error for a field that keeps all rules and still cannot be read: an error of the host.
+/// The error for a field that passes all rules but cannot be read: a bug in the host.
 fn unread(path: &str) -> Error {
     Error::field(path, "cannot be read")
 }
@@ -190,7 +190,7 @@ impl SourceSpec {
 }
 
 impl LimitsSpec {
-    /// Returns the spec of these limits; a number above the range of its field becomes the maximum.
+    /// Returns the spec for these limits; a number above its field's range becomes the maximum.
     pub fn of(limits: &Limits) -> Self {
         Self {
             memory: size_text(limits.memory_bytes_max),

@@ -1,4 +1,4 @@
-//! The CustomResourceDefinition of the Plugin resource.
+//! The Plugin resource's CustomResourceDefinition.
 
 use kube::CustomResourceExt;
 use schemars::{JsonSchema as _, Schema, SchemaGenerator, json_schema};
@@ -6,15 +6,15 @@ use serde_json::{Map, Value};
 
 use super::{LimitsSpec, Plugin};
 
-/// Its name.
+/// The CustomResourceDefinition's name.
 pub const NAME: &str = "plugins.innkeeper.dev";
 
-/// The only version of the resource.
+/// The resource's only version.
 const VERSION: &str = "v1alpha1";
 
-/// Returns the CustomResourceDefinition of the Plugin resource.
+/// Returns the Plugin resource's CustomResourceDefinition.
 ///
-/// Removes `nullable` from the derived schema, so that the API server drops a null as if it were absent.
+/// Removes `nullable` from the derived schema, so the API server drops a null as if it were absent.
 pub fn crd() -> Map<String, Value> {
     // Never fails: a definition is plain data, and an object.
     let crd = serde_json::to_value(Plugin::crd()).unwrap_or_default();
@@ -26,7 +26,7 @@ pub fn crd() -> Map<String, Value> {
     crd
 }
 
-/// Returns the first field of this host that an installed definition lacks.
+/// Returns this host's first field that an installed definition lacks.
 pub fn missing_field(installed: &Map<String, Value>) -> Option<String> {
     fn version(crd: &Map<String, Value>) -> Option<&Value> {
         crd.get("spec")?
@@ -45,7 +45,7 @@ pub fn missing_field(installed: &Map<String, Value>) -> Option<String> {
     missing_property(own, installed, "")
 }
 
-/// Returns the path of the first property of a schema that another schema lacks.
+/// Returns the path to the first property that another schema lacks.
 fn missing_property(own: &Value, other: &Value, path: &str) -> Option<String> {
     let properties = own.get("properties").and_then(Value::as_object);
     for (name, property) in properties.into_iter().flatten() {
@@ -78,7 +78,7 @@ fn without_nullable(value: Value) -> Value {
     }
 }
 
-/// Returns the schema of limits in a status, which has neither bounds nor defaults: those of another version of the host may
+/// Returns the schema for limits in a status, which has neither bounds nor defaults: another host version's limits may
 /// differ, and may lack some.
 pub(super) fn limits_in_force(generator: &mut SchemaGenerator) -> Schema {
     let mut limits = LimitsSpec::json_schema(generator);
@@ -91,12 +91,12 @@ pub(super) fn limits_in_force(generator: &mut SchemaGenerator) -> Schema {
     limits
 }
 
-/// Returns the schema of an object with any members, which the API server stores unchanged.
+/// Returns a schema for an object with any members, which the API server stores unchanged.
 pub(super) fn any_object(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }
 
-/// Returns the schema of conditions: that of the library has neither bounds nor these descriptions.
+/// Returns the schema for conditions: the library's schema has neither bounds nor these descriptions.
 pub(super) fn conditions(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",

@@ -1,4 +1,4 @@
-//! Grants in a file, for plugins that are given as files.
+//! Grants in files, for plugin files.
 
 use innkeeper_model::{GroupKind, ReadScope};
 use innkeeper_policy::{Grants, ReadGrant, makes_pods};
@@ -6,13 +6,13 @@ use serde_json::{Map, Value, json};
 
 use super::{Error, Plugin, ReadPlace, convert::admit};
 
-/// The path of the fields in the resource; messages about a file omit it.
+/// The fields' path in the resource; messages about a file omit it.
 const PREFIX: &str = "spec.grants.";
 
-/// The subject of messages about the whole file.
+/// The subject in messages about the whole file.
 const FILE: &str = "the grants";
 
-/// Reads the grants in a file: the same form as `spec.grants` of a Plugin, under the same rules.
+/// Reads grants from a file: the same form as `spec.grants` in a Plugin, with the same rules.
 ///
 /// # Errors
 ///
@@ -22,10 +22,10 @@ pub fn grants_of_file(grants: &Map<String, Value>) -> Result<Grants, Error> {
         let problem = "name serviceAccountRef, which only a Plugin resource may: leave it out";
         return Err(Error::field(FILE, problem));
     }
-    // The rules are those of whole resources, so the grants get a valid source.
+    // The rules are for whole resources, so the grants get a valid source.
     let spec = json!({"source": {"file": {"path": "file.wasm"}}, "grants": grants});
     let admitted = admit("file", &spec)?.map_err(|causes| {
-        // The other causes only say that not every rule was checked.
+        // The other causes only report that not every rule was checked.
         let causes: Vec<String> = causes
             .iter()
             .filter(|cause| cause.path.starts_with(PREFIX))
@@ -44,7 +44,7 @@ pub fn grants_of_file(grants: &Map<String, Value>) -> Result<Grants, Error> {
     plugin.spec.grants.unwrap_or_default().grants("grants")
 }
 
-/// Returns grants in the form of `spec.grants`, without the fields that have their default.
+/// Returns grants in the form of `spec.grants`, without fields that have their default.
 pub fn file_of_grants(grants: &Grants) -> Map<String, Value> {
     let parents = grants.parents.iter().map(|(kind, grant)| {
         let flags = [
@@ -84,7 +84,7 @@ pub fn file_of_grants(grants: &Grants) -> Map<String, Value> {
     fields
 }
 
-/// Returns the entry of a kind with the flags that are true.
+/// Returns a kind's entry with the flags that are true.
 pub(super) fn entry(kind: &GroupKind, flags: &[(&str, bool)]) -> Value {
     let mut entry = json!({"group": &*kind.group, "kind": &*kind.kind});
     for (flag, _) in flags.iter().filter(|(_, is_set)| *is_set) {
@@ -93,7 +93,7 @@ pub(super) fn entry(kind: &GroupKind, flags: &[(&str, bool)]) -> Value {
     entry
 }
 
-/// Returns the entry of a grant to read.
+/// Returns the entry for a read grant.
 pub(super) fn read(grant: &ReadGrant) -> Value {
     let mut entry = entry(&grant.kind, &[("privileged", grant.privileged)]);
     entry["access"] = json!(grant.access.to_string());

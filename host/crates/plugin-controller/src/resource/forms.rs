@@ -1,14 +1,14 @@
-//! The forms of single values: each becomes a CEL rule of the CustomResourceDefinition.
+//! Forms of single values: each becomes a CEL rule in the CustomResourceDefinition.
 
 use std::time::Duration;
 
 use kube::core::Rule;
 
-/// A text of a fixed form.
+/// A text with a fixed form.
 pub(super) struct TextForm {
     /// A pattern without quotes and backslashes, which RE2 in the API server and the regex crate read alike.
     pattern: &'static str,
-    /// The requirement, as the end of a sentence that begins with the field.
+    /// The requirement, to complete a sentence that begins with the field.
     pub(super) must: &'static str,
 }
 
@@ -22,7 +22,7 @@ impl TextForm {
         Rule::new(self.holds("self")).message(self.must)
     }
 
-    /// Returns the rule for a list of such texts.
+    /// Returns the rule for a list with such texts.
     pub(super) fn rule_for_all(&self) -> Rule {
         Rule::new(format!("self.all(it, {})", self.holds("it"))).message(self.must)
     }
@@ -33,7 +33,7 @@ impl TextForm {
     }
 }
 
-/// The digest of the bytes.
+/// A digest over bytes.
 pub(super) const DIGEST: TextForm = TextForm::new(
     "^sha256:[0-9a-f]{64}$",
     "must be sha256: and 64 hexadecimal digits",
@@ -71,19 +71,19 @@ pub(super) const PATH: TextForm = TextForm::new(
     "must be a path below --source-dir, without a leading / and without . or .. as a part",
 );
 
-/// The name of an object.
+/// An object name.
 pub(super) const NAME: TextForm = TextForm::new(
     "^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*$",
     "must be a name: lower-case letters, digits, dashes and dots, starting and ending with a letter or digit",
 );
 
-/// The name of a namespace.
+/// A namespace name.
 pub(super) const NAMESPACE: TextForm = TextForm::new(
     "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
     "must be a namespace: at most 63 lower-case letters, digits and dashes, starting and ending with a letter or digit",
 );
 
-/// A key of a ConfigMap.
+/// A ConfigMap key.
 pub(super) const DATA_KEY: TextForm = TextForm::new(
     "^([A-Za-z0-9_-][A-Za-z0-9._-]*|[.][A-Za-z0-9_-][A-Za-z0-9._-]*)$",
     "must be a key of a ConfigMap: letters, digits, dashes, underscores and dots",
@@ -113,25 +113,25 @@ pub(super) const PERCENTAGE: TextForm = TextForm::new(
     "must be a number, or a percentage such as 20%",
 );
 
-/// The characters of a field manager; [`RESERVED_MANAGER`] is a rule of its own.
+/// Characters in a field manager; [`RESERVED_MANAGER`] is a separate rule.
 pub(super) const FIELD_MANAGER: TextForm = TextForm::new(
     "^[!-~]([ -~]*[!-~])?$",
     "must be printable characters without a space at either end",
 );
 
-/// The prefix of the host's own field managers.
+/// Prefix for the host's own field managers.
 pub(super) const RESERVED_MANAGER: &str = "innkeeper:";
 
-/// The form of a size.
+/// The form for sizes.
 pub(super) const SIZE_PATTERN: &str = "^[1-9][0-9]{0,11}(Ki|Mi|Gi)?$";
 
-/// The form of a duration.
+/// The form for durations.
 pub(super) const DURATION_PATTERN: &str = "^[1-9][0-9]{0,8}(ms|s|m|h)$";
 
 const SIZE_UNITS: [(&str, u64); 4] = [("", 1), ("Ki", 1 << 10), ("Mi", 1 << 20), ("Gi", 1 << 30)];
 const DURATION_UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
 
-/// The units of a quantity with their values, the smallest first.
+/// Quantity units with their values, smallest first.
 type Units = [(&'static str, u64)];
 
 /// Returns the rule that a size is between two others, all in their text form.
@@ -170,7 +170,7 @@ fn read(units: &Units, text: &str) -> Option<u64> {
     number.checked_mul(unit)
 }
 
-/// Returns the text of a value in the largest unit of which it is a whole number.
+/// Formats a value in the largest unit that divides it.
 fn text(units: &Units, value: u64) -> String {
     let mut largest_first = units.iter().rev();
     let fits = |(_, unit): &&(&str, u64)| value > 0 && value.is_multiple_of(*unit);
@@ -178,12 +178,12 @@ fn text(units: &Units, value: u64) -> String {
     format!("{}{name}", value / unit)
 }
 
-/// Formats a size in the largest unit of which it is a whole number.
+/// Formats a size in the largest unit that divides it.
 pub(super) fn size_text(bytes: usize) -> String {
     text(&SIZE_UNITS, u64::try_from(bytes).unwrap_or(u64::MAX))
 }
 
-/// Formats a duration in the largest unit of which it is a whole number, cut to milliseconds.
+/// Formats a duration in the largest unit that divides it, cut to milliseconds.
 pub(super) fn duration_text(duration: Duration) -> String {
     text(
         &DURATION_UNITS,

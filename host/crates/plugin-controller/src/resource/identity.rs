@@ -1,4 +1,4 @@
-//! `spec.verify` beyond the keys: the identity of the signed plugin.
+//! `spec.verify` beyond the keys: the signed plugin's identity.
 
 use innkeeper_model::{Digest, Manifest};
 use semver::Version;
@@ -7,7 +7,7 @@ use super::{Error, VerifySpec};
 
 /// The identity that a signed plugin must have.
 ///
-/// One key signs many artifacts, so the key alone lets a registry serve another or an older one of them.
+/// One key signs many artifacts, so with the key alone a registry could serve another artifact or an older one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     /// The repository that the signature has to name.
@@ -19,7 +19,7 @@ pub struct Identity {
 }
 
 impl VerifySpec {
-    /// Returns the required identity; `path` is that of the spec.
+    /// Returns the required identity; `path` is the spec's path.
     pub(super) fn identity(&self, path: &str) -> Result<Identity, Error> {
         let version_min = self
             .min_version
@@ -66,7 +66,7 @@ impl Identity {
         }
     }
 
-    /// Returns the mark of bytes in the cache directory whose signature by a key was checked.
+    /// Returns the mark for cached bytes whose signature was checked with a key.
     ///
     /// A check for one repository proves nothing for another.
     pub(crate) fn mark(&self, key: &Digest) -> Digest {

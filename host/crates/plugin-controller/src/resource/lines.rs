@@ -1,4 +1,4 @@
-//! The lines to add to `spec.grants` for missing grants, as YAML: the message of the condition `Granted`.
+//! Lines to add to `spec.grants` for missing grants, as YAML: the message in the condition `Granted`.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::file;
 
-/// The maximum length: half of the 32,768 characters that the schema allows for the message of a condition, because
-/// the condition `Degraded` repeats it after a text of its own.
+/// The maximum length: half the 32,768 characters that the schema allows for a condition message, because the condition
+/// `Degraded` repeats it after its own text.
 const CHARS_MAX: usize = 16_000;
 
 /// Returns the missing grants with the exact lines to add; none if none is missing.
@@ -54,7 +54,7 @@ fn part(opening: &str, shortfalls: &[Shortfall]) -> Option<String> {
             never.push(shortfall.to_string());
             continue;
         };
-        // A kind that is asked for in two versions needs one grant.
+        // A kind that is requested in two versions needs one grant.
         let list = lacking.entry(list).or_default();
         if !list.contains(&entry) {
             list.push(entry);
@@ -93,7 +93,7 @@ fn entry(shortfall: &Shortfall) -> Option<(&'static str, Value)> {
     Some((list, file::entry(kind, &flags)))
 }
 
-/// Returns the grant of a read that a plugin asks for.
+/// Returns the grant for a requested read.
 fn granting(asked: &ReadKind) -> ReadGrant {
     let kind = asked.kind.group_kind();
     ReadGrant {

@@ -1,4 +1,4 @@
-//! `status`: the report of the host about a plugin. Only the host writes it.
+//! `status`: the host's report about a plugin. Only the host writes it.
 
 use innkeeper_model::{self as model, Digest, ObjectId};
 use jiff::Timestamp;
@@ -10,21 +10,21 @@ use serde_json::{Map, Value};
 
 use super::{LimitsSpec, crd};
 
-/// Returns the name of a revision in resources: the first 16 hexadecimal digits of its digest. 64 bits are enough to tell
-/// the few revisions of one Plugin apart.
+/// Returns a revision's name in resources: the first 16 hexadecimal digits of its digest. 64 bits are enough to
+/// distinguish one Plugin's few revisions.
 pub fn revision_name(revision: &Digest) -> String {
     revision.to_hex().chars().take(16).collect()
 }
 
-/// The number of faults that the status lists.
+/// How many faults the status lists.
 pub const LAST_FAULTS_MAX: usize = 10;
 
-/// Converts a time to whole seconds, the precision in which the API server stores it.
+/// Converts a time to whole seconds, the API server's precision.
 pub fn whole_seconds(time: Timestamp) -> Time {
     Time(model::whole_seconds(time))
 }
 
-/// Converts a number for the status; a number above the range of the field becomes its maximum.
+/// Converts a number for the status; a number above the field's range becomes its maximum.
 pub fn number<N: TryInto<i32>>(number: N) -> i32 {
     number.try_into().unwrap_or(i32::MAX)
 }
@@ -169,7 +169,7 @@ pub struct ObjectName {
 }
 
 impl ObjectName {
-    /// Returns the name of an object.
+    /// Returns an object's name.
     pub fn of(id: &ObjectId) -> Self {
         Self {
             group: id.kind.group.to_string(),

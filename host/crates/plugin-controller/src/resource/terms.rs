@@ -13,11 +13,11 @@ use super::{
     options::{Crds, RolloutSpec},
 };
 
-/// The number of deletes that a percentage always allows. Chosen, not measured: a percentage of few children rounds
-/// down to zero, and then no revision could remove a single child.
+/// How many deletes a percentage always allows: a percentage rounds down to zero for few children, and then no revision
+/// could remove a single child.
 const PRUNES_MIN: usize = 10;
 
-/// The terms under which a plugin is served, with every default filled in.
+/// The terms under which a plugin is served, with all defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terms {
     /// The grants.
@@ -26,7 +26,7 @@ pub struct Terms {
     pub limits: Limits,
     /// The selected parents.
     pub parents: Selection,
-    /// The field manager of its children.
+    /// The field manager for its children.
     pub field_manager: String,
     /// The account that writes the children; none: the host's own.
     pub service_account: Option<ServiceAccountRef>,
@@ -37,7 +37,7 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// Compares the requests of the plugin with its grants. Definitions that the host does not install need no grant.
+    /// Compares the plugin's requests with its grants. Definitions that the host does not install need no grant.
     pub fn assess(&self, requests: impl Into<Requests>) -> Assessment {
         let mut assessment = self.grants.assess(requests);
         if self.crds == Crds::Ignore {
@@ -59,16 +59,16 @@ impl Terms {
 }
 
 impl ServiceAccountRef {
-    /// Returns its user name at the API server.
+    /// Returns the account's user name at the API server.
     pub fn user(&self) -> String {
         format!("system:serviceaccount:{}:{}", self.namespace, self.name)
     }
 }
 
 impl RolloutSpec {
-    /// Returns the number of deletes that are allowed for a plugin with this number of children.
+    /// Returns how many deletes are allowed for a plugin with this many children.
     ///
-    /// A text that breaks the rules allows none.
+    /// An invalid text allows none.
     pub fn prunes_max(&self, children: usize) -> usize {
         match &self.max_prunes {
             IntOrString::Int(count) => usize::try_from(*count).unwrap_or(0),

@@ -1,4 +1,4 @@
-//! The Plugin resource: its definition, its declaration, and the specs that both the API server and the host reject.
+//! The Plugin resource: its definition, its declaration, and specs that both the API server and the host reject.
 
 mod grants;
 
@@ -32,7 +32,7 @@ fn schema() -> Schema {
     Schema::new(&crd(), "v1alpha1").unwrap()
 }
 
-/// The answer of the API server to a resource; with its defaults if it accepts it.
+/// The API server's answer to a resource, with defaults if it accepts it.
 fn admit(resource: Map<String, Value>) -> Result<Map<String, Value>, String> {
     let admitted = schema().admit(resource).map_err(|rejection| {
         let causes: Vec<String> = rejection.causes().iter().map(ToString::to_string).collect();
@@ -44,7 +44,7 @@ fn admit(resource: Map<String, Value>) -> Result<Map<String, Value>, String> {
     }
 }
 
-/// The result of the host for a resource without defaults.
+/// The host's result for a resource without defaults.
 fn declare(resource: Map<String, Value>) -> Result<Declared, Error> {
     Plugin::read(&Value::Object(resource).to_string())?.declared()
 }
@@ -75,7 +75,7 @@ fn check_both(name: &str, spec: &Value, causes: &str) {
     assert_eq!(chain(&error), expected, "{spec}");
 }
 
-/// Asserts that both reject specs, each for a reason of its own: more fields, a field, and the broken rule.
+/// Asserts that both reject specs, each for its own reason: more fields, a field, and the broken rule.
 #[track_caller]
 fn check_refused<const N: usize>(rows: [(Value, &str, &str); N]) {
     for (more, field, rule) in rows {
@@ -233,7 +233,7 @@ fn every_given_field_is_declared() {
     assert_eq!(rollout.approve.as_deref(), Some("0123456789abcdef"));
 }
 
-/// Asserts that these are the grants of the full spec.
+/// Asserts that these are the full spec's grants.
 fn check_granted(grants: &Grants) {
     let kind = GroupKind::new;
     assert!(grants.allows_parent(&kind("cache.example.com", "Memcached")));

@@ -1,4 +1,4 @@
-//! The conditions of a Plugin and of its parents.
+//! Conditions of Plugins and their parents.
 
 use super::*;
 
@@ -146,7 +146,7 @@ fn a_plugin_whose_parents_the_cluster_no_longer_serves_says_so() {
         "RolledBack=False/NotNeeded",
     ];
     check_shown(lacking.conditions(), &expected);
-    // The plugin has no definition of them.
+    // The plugin has no definition for them.
     assert_eq!(lacking.next_step(&declared), Some(Action::Keep));
     assert_eq!(lacking.synced_of_parents(), None);
 }

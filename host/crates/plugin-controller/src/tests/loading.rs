@@ -1,4 +1,4 @@
-//! The loads of components: their progress, their repetition and their end.
+//! Component loads: progress, retries and end.
 
 use super::*;
 
@@ -33,7 +33,7 @@ fn a_running_load_is_waited_for_and_keeps_nothing_else_waiting() {
     assert_eq!(next_step(&polled, &before, None), Some(activate("a")));
     assert_eq!(polled.due_next(), None);
 
-    // A rollback and the revision of an earlier process do not wait for a server.
+    // A rollback, and a restart with an earlier process's revision, do not wait for a server.
     let (load, _reporter) = loading(&now, None);
     let faulty = PluginState {
         history: history(&["a", "b"]),
@@ -148,12 +148,12 @@ fn a_running_load_is_shown_as_its_stage() {
     compiling[7] = "Degraded=Unknown/Compiling";
     check_conditions(&state, &now, None, &compiling);
 
-    // Without the required grants the passes of the active revision have ended.
+    // Without the required grants the active revision's passes have ended.
     state.active.as_mut().unwrap().plugin = plugin("a!");
     compiling[5] = "Serving=False/NotGranted";
     check_conditions(&state, &now, None, &compiling);
 
-    // The next attempt for the same declaration does not change the conditions of the last one.
+    // The next attempt for the same declaration does not change the last conditions.
     let mut again = self::state(&now, ["-", "-"]);
     let failed = [
         "Compiled=False/Broken",
@@ -222,7 +222,7 @@ fn a_component_without_grants_for_its_parents_is_loaded_once_they_are_granted() 
     assert_eq!(status(Stage::Granted), granted);
 }
 
-/// A wrong signature, for example, is mended in the registry: an edit of any field asks for another attempt.
+/// A wrong signature, for example, is fixed in the registry: editing any field triggers another attempt.
 #[test]
 fn an_edit_repeats_a_failed_load_that_has_no_time_of_its_own() {
     let edited = object("a", 2);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Asserts the next step after a change of the declaration.
+/// Asserts the next step after a changed declaration.
 #[track_caller]
 fn check_next(before: &Declared, now: &Declared, revisions: [&str; 2], expected: Option<Action>) {
     let state = state(before, revisions);

@@ -1,4 +1,4 @@
-//! The state that an earlier process left in the status of a Plugin.
+//! State that an earlier process left in the Plugin status.
 
 use super::*;
 
@@ -23,7 +23,7 @@ fn a_plugin_that_was_created_again_has_no_state_of_its_predecessor() {
     assert!(!state.is_of(&object("two", 1)));
 }
 
-/// A status of another version of the host would otherwise lose the revisions that can become active again.
+/// Otherwise a status from another host version would lose the revisions that can become active again.
 #[test]
 fn an_unreadable_field_of_a_stored_status_leaves_the_others_readable() {
     let key = HashKey::new([7; 32]);
@@ -56,7 +56,7 @@ fn an_unreadable_field_of_a_stored_status_leaves_the_others_readable() {
     assert_eq!(state.reported, Some(1));
 }
 
-/// An edited status, or that of another Plugin, must not bring back revisions.
+/// An edited status, or another Plugin's status, must not bring back revisions.
 #[test]
 fn a_history_without_the_seal_for_the_plugin_resumes_nothing() {
     let key = HashKey::new([7; 32]);
@@ -75,7 +75,7 @@ fn a_history_without_the_seal_for_the_plugin_resumes_nothing() {
     }
 }
 
-/// Otherwise a definition with a new limit refuses every other write of the status that an earlier host wrote.
+/// Otherwise a definition with a new limit rejects every other write to a status from an earlier host.
 #[test]
 fn the_limits_of_an_earlier_host_may_lack_new_ones() {
     let status = json!({"limits": {"memory": "64Mi"}});
@@ -88,7 +88,7 @@ fn the_limits_of_an_earlier_host_may_lack_new_ones() {
     assert!(!limits.to_string().contains("\"default\""), "{limits:#}");
 }
 
-/// An entry that another version of the host wrote may have further fields: the seal is for the stored JSON.
+/// An entry from another host version may have further fields: the seal covers the stored JSON.
 #[test]
 fn the_seal_holds_for_entries_with_further_fields() {
     let key = HashKey::new([7; 32]);

@@ -1,4 +1,4 @@
-//! The grants of a spec and of a file, and the lines that propose missing ones.
+//! Grants in a spec and in a file, and the lines that propose missing ones.
 
 use innkeeper_model::{ChildKind, Gvk, Manifest, ParentKind, PluginName, ReadKind, Scope, yaml};
 use innkeeper_policy::PodSecurity;
@@ -217,7 +217,7 @@ fn the_lines_grant_all_that_is_missing() {
     assert_eq!(granted.reads_for(&manifest), manifest.reads);
 }
 
-/// The list of children is keyed by kind, so a second entry of the kind is refused.
+/// The list of children is keyed by kind, so a second entry for the kind is rejected.
 #[test]
 fn a_missing_depth_belongs_into_the_entry_that_exists() {
     let mut manifest = manifest();
