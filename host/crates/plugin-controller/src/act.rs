@@ -33,7 +33,7 @@ pub(crate) struct Subject<'a> {
     pub(crate) target: Target,
     /// The current time and generation.
     pub(crate) moment: Moment,
-    /// When the change that caused the pass was observed, if a change caused it.
+    /// Time when the change that caused the pass was observed, if a change caused it.
     pub(crate) change: Option<Instant>,
 }
 
@@ -52,7 +52,7 @@ impl<'a> Subject<'a> {
 pub(crate) enum Fact {
     /// The declared component is loading; a pass follows when the load progresses.
     Loading,
-    /// The load of the declaration has ended.
+    /// The declaration has been loaded, or failed to load.
     Loaded(Loaded),
     /// Done; nothing to record.
     Done,

@@ -1,4 +1,4 @@
-//! A Plugin's active revision with its passes.
+//! A Plugin's active revision and passes.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(crate) struct ActivePlugin {
     pub(crate) served: Arc<PluginControllers>,
     /// None while suspended or without required grants; the watches stay open.
     pub(crate) passes: Option<Passes>,
-    /// When the revision's passes could first begin.
+    /// The earliest begin for this revision's passes.
     pub(crate) since: Instant,
 }
 
@@ -73,7 +73,7 @@ impl ActivePlugin {
         }
     }
 
-    /// Returns when the revision's passes could first begin; none while it is suspended.
+    /// Returns the earliest begin for this revision's passes; none while it is suspended.
     pub(crate) fn passes_since(&self) -> Option<Instant> {
         self.passes.as_ref().map(|_| self.since)
     }

@@ -65,7 +65,7 @@ enum Standing {
 }
 
 impl Claims {
-    /// Claims the kinds that a plugin may serve, so that no later plugin takes them before its own pass.
+    /// Claims the kinds that a plugin may serve, so no later plugin takes them first.
     pub(crate) fn expect(&mut self, name: &PluginName, age: Age, kinds: &BTreeSet<GroupKind>) {
         if !kinds.is_empty() && !self.claims.contains_key(name) {
             self.claim(name, age, kinds);
@@ -84,7 +84,7 @@ impl Claims {
         is_ready: bool,
     ) -> Result<(), TakenKind> {
         self.claim(name, age, kinds);
-        // An active plugin keeps its kinds until it has to stop, also during a rollout.
+        // An active plugin keeps the kinds until it has to stop, also during a rollout.
         if self.claims[name].has_all() {
             return Ok(());
         }
@@ -187,10 +187,10 @@ impl Claims {
         self.affected.extend(changed);
     }
 
-    /// Returns the plugin to activate for each kind: the first one that is first for all its kinds.
+    /// Returns the plugin to activate for each kind: the first one that is first for all claimed kinds.
     ///
-    /// A plugin that cannot have all its kinds cannot be active, so it blocks no other plugin. If an active plugin's
-    /// next revision cannot have all its kinds, it keeps the active revision's kinds.
+    /// A plugin that cannot have all claimed kinds cannot be active, so it blocks nobody. If an active plugin's
+    /// next revision cannot have all kinds, it keeps the active revision's kinds.
     fn winners(&self) -> BTreeMap<&GroupKind, &PluginName> {
         let mut claims: Vec<_> = self.claims.iter().collect();
         claims.sort_by_key(|(name, claim)| (claim.age, *name));

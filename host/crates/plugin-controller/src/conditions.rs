@@ -17,7 +17,7 @@ use crate::{
 /// Condition type: the declared revision is not active, because a stage failed.
 const DEGRADED: &str = "Degraded";
 
-/// Condition type: the declared revision is active and its passes run. `kubectl wait` and other tools wait for it.
+/// Condition type: the declared revision is active and passes run. `kubectl wait` and other tools wait for it.
 pub(crate) const READY: &str = "Ready";
 
 /// Condition type: in some namespaces the cache is too full for all children. Present only while true.
@@ -201,7 +201,7 @@ fn loading(
 ) -> Condition {
     let component = attempt.and_then(|attempt| attempt.component.as_ref());
     let verified_by = component.map_or("", |component| &component.verified_by);
-    // Without granted parents, a component is described by its embedded description and not compiled.
+    // Without granted parents, a component is described by the embedded description and not compiled.
     let is_uncompiled = attempt.is_some_and(
         |attempt| matches!(&attempt.result, Err(failure) if failure.stage == Stage::Granted),
     );

@@ -159,6 +159,7 @@ pub(crate) fn resource_of(object: &Object) -> Resource {
 pub(crate) fn declared(object: &Object) -> Result<Declared, StageFailure> {
     let plugin = resource::Plugin::read(&object.json);
     let declared = plugin.and_then(|plugin| plugin.declared());
-    declared
-        .map_err(|error| StageFailure::of(Stage::Fetched, "InvalidSpec", &error, Retry::OnChange))
+    declared.map_err(|error| {
+        StageFailure::from_error(Stage::Fetched, "InvalidSpec", &error, Retry::OnChange)
+    })
 }

@@ -20,15 +20,15 @@ use super::{
     resource::{Crds, Terms},
 };
 
-/// How long the API server may take to serve a new kind. After that the plugin reports the missing kind and retries the
+/// Timeout for the API server to serve a new kind. After that the plugin reports the missing kind and retries the
 /// installation.
 const SERVED_WITHIN: Duration = Duration::from_secs(30);
 
-/// How often a plugin file's definitions are compared with those of the last check. The comparison sends no request.
+/// Interval for comparing a plugin file's definitions with those from the last check. The comparison sends no request.
 const CHECK_PERIOD: Duration = Duration::from_secs(2);
 
 /// First and longest wait between two installations of a plugin's definitions. The longest is the one for field
-/// conflicts, because another controller may insist on its definition.
+/// conflicts, because another controller may insist on another definition.
 const REINSTALL_WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(5));
 
 /// A plugin's definitions at the last successful check. A later change or deletion by someone else makes the next check

@@ -41,9 +41,9 @@ pub(crate) enum Action {
     Bind(Box<Terms>),
     /// End all passes, because an older plugin becomes active for the kind.
     StopFor(TakenKind),
-    /// End all passes: the active revision lacks required grants, and no other can replace it.
+    /// End all passes: the active revision lacks required grants and cannot be replaced.
     Stop,
-    /// Reactivate this revision, the last active one, without access to its source.
+    /// Reactivate this revision, the last active one, without access to the source.
     Resume(Digest),
     /// Replace the active revision by this earlier one, which was good.
     RollBack {

@@ -16,7 +16,7 @@ use crate::{
     stage::{Stage, StageFailure},
 };
 
-/// How often an unusable definition is read again.
+/// Interval for rereading an unusable definition.
 pub(crate) const RECHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The check result, for passes and the readiness probe.

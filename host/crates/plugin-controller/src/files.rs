@@ -33,7 +33,7 @@ impl Loaded {
         self.plugin.manifest()
     }
 
-    /// Returns the name and the parent kinds, which no other plugin on the host may have.
+    /// Returns the name and the parent kinds, which must be unique on the host.
     pub fn claims(&self) -> (PluginName, BTreeSet<GroupKind>) {
         let kinds = self.grants.parent_kinds_of(self.manifest());
         (self.name.clone(), kinds)

@@ -17,7 +17,7 @@ use crate::{
     unserved::{ToldParents, UnservedConditions, tell_all},
 };
 
-/// How often deleted Plugins' parents are checked; without deleted Plugins a check costs nothing.
+/// Check interval for deleted Plugins' parents; without deleted Plugins a check costs nothing.
 const CHECK_PERIOD: Duration = Duration::from_secs(1);
 
 /// Records that a Plugin was deleted, or is being deleted, to report it to the parents.

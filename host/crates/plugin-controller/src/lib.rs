@@ -59,7 +59,7 @@ pub use orphans::tend_orphans;
 pub use rollout::{CandidatePlans, FleetPlan, Forecast, ParentPlan, Writes};
 pub use standby::{OnceMade, Warm, Warmer};
 
-/// Why a plugin is not active.
+/// The reason for an inactive plugin.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file is unreadable or no plugin, or the component rejects the configuration.

@@ -71,7 +71,7 @@ pub(crate) struct Loaded {
     /// The component; also present if it rejects the configuration.
     pub(crate) component: Option<VerifiedComponent>,
     pub(crate) result: Result<Arc<Plugin>, StageFailure>,
-    /// When the attempt was made.
+    /// The attempt's time.
     pub(crate) at: Instant,
 }
 
@@ -110,7 +110,7 @@ impl Loader {
         }
     }
 
-    /// Returns the declared component without configuration, from the cache or from its source. Calls `begin` for each
+    /// Returns the declared component without configuration, from the cache or from the source. Calls `begin` for each
     /// stage after the first.
     pub(crate) async fn component(
         &self,
@@ -129,12 +129,12 @@ impl Loader {
                 return Ok(component);
             }
         }
-        let permit = self.permits.of(declared).await;
-        // Only with a permit: a load that waits for one is not a suspect. Both attempts share one mark, because its end
-        // would reset the count.
+        let permit = self.permits.remote(declared).await;
+        // Only with a permit: a load that waits for one is not a suspect. Both attempts share one mark, because the
+        // mark's end would reset the count.
         let _marked = marked.unwrap_or_else(|| self.marker.begin(load, turn));
         let fetched = self.fetch(declared).await?;
-        // Also if it cannot be compiled: the cache keeps its verdict or code until another one is fetched.
+        // Also if it cannot be compiled: the cache keeps the verdict or code until another one is fetched.
         let spare = [fetched.digest.clone()].into();
         let needs = Needs {
             spare,
@@ -237,19 +237,19 @@ impl Loader {
         blocking(move || {
             let configured = described.configure(&config, &context.config_checker);
             configured.map(Arc::new).map_err(|error| {
-                StageFailure::of(Stage::Described, error.reason(), &error, error.retry())
+                StageFailure::from_error(Stage::Described, error.reason(), &error, error.retry())
             })
         })
         .await
     }
 
-    /// Sets the components that a Plugin needs beside the last fetched one. The cache removes those that no Plugin needs
-    /// any more.
+    /// Sets the components that a Plugin needs beside the last fetched one. The cache removes those that no Plugin
+    /// needs any more.
     pub(crate) fn need(&self, id: &ObjectId, needs: Needs) {
         self.context.cache.need(id.to_string(), needs);
     }
 
-    /// Forgets a deleted Plugin: its needs, and the marks for its loads if it has a UID.
+    /// Forgets a deleted Plugin's needs and, with a UID, the marks for its loads.
     pub(crate) fn forget(&self, id: &ObjectId, uid: Option<&Uid>) {
         for owner in [id.to_string(), fetched_for(id)] {
             self.context.cache.need(owner, Needs::default());
@@ -284,7 +284,7 @@ impl Loader {
                 (Retry::OnChange, Origin::ConfigMap(_) | Origin::File(_)) => Retry::Backoff,
                 (retry, _) => retry,
             };
-            StageFailure::of(stage, &camel_case(error.category()), &error, retry)
+            StageFailure::from_error(stage, &camel_case(error.category()), &error, retry)
         })
     }
 
@@ -339,7 +339,7 @@ impl Loader {
             .live_get(&gvk, Some(namespace), name)
             .await
             .map_err(|error| {
-                StageFailure::of(Stage::Fetched, "ReadFailed", &error, Retry::Backoff)
+                StageFailure::from_error(Stage::Fetched, "ReadFailed", &error, Retry::Backoff)
             })?;
         component.ok_or_else(|| {
             let message = format!("there is no {kind} {name} in the host's namespace {namespace}");
@@ -357,12 +357,12 @@ fn fetched_for(id: &ObjectId) -> String {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StageFailure> + Send + 'static,
 ) -> Result<T, StageFailure> {
-    spawn_blocking(work)
-        .await
-        .map_err(|error| StageFailure::of(Stage::Compiled, "HostFault", &error, Retry::Backoff))?
+    spawn_blocking(work).await.map_err(|error| {
+        StageFailure::from_error(Stage::Compiled, "HostFault", &error, Retry::Backoff)
+    })?
 }
 
-/// Compiles and describes a component, if one of its parent kinds is granted.
+/// Compiles and describes a component, if any parent kind is granted.
 ///
 /// Blocks during the compilation.
 fn compile(
@@ -373,12 +373,12 @@ fn compile(
     let engine = &context.engine;
     let limits = &context.artifact_limits;
     let not_compiled = |error: artifact::Error| {
-        StageFailure::of(Stage::Compiled, error.reason(), &error, error.retry())
+        StageFailure::from_error(Stage::Compiled, error.reason(), &error, error.retry())
     };
     if let Err(failure) = may_compile(terms, description::preview(bytes)) {
         // No grant would help a rejected schema, or bytes that are no plugin.
         description::check_schema(bytes).map_err(|error| {
-            StageFailure::of(Stage::Compiled, "CannotDescribe", &error, Retry::OnChange)
+            StageFailure::from_error(Stage::Compiled, "CannotDescribe", &error, Retry::OnChange)
         })?;
         artifact::check(bytes, limits).map_err(not_compiled)?;
         return Err(failure);
@@ -388,7 +388,7 @@ fn compile(
         .compile(engine, bytes, limits)
         .map_err(not_compiled)?;
     Described::load(engine, &artifact, &terms.limits).map_err(|error| {
-        StageFailure::of(Stage::Described, "CannotDescribe", &error, Retry::OnChange)
+        StageFailure::from_error(Stage::Described, "CannotDescribe", &error, Retry::OnChange)
     })
 }
 

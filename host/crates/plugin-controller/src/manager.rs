@@ -30,16 +30,16 @@ use crate::{
     state::{PluginState, stored_needs},
 };
 
-/// How often a pass that cannot read its Plugin retries. A trigger follows once it can, so this is only a safety net.
+/// Retry interval for passes that cannot read their Plugin. A trigger follows once it can, so this is only a safety net.
 pub(crate) const WAITING_RECHECK: Duration = Duration::from_secs(30);
 
-/// How often a new host checks whether the first Plugin list is complete.
+/// Interval at which a new host checks whether the first Plugin list is complete.
 const LISTED_RECHECK: Duration = Duration::from_secs(1);
 
 /// Serves Plugins. Passes for different Plugins run concurrently.
 pub struct Manager {
     cx: Context,
-    /// Plugin states. A pass takes the state out and puts it back at its end; a Plugin has one pass at a time.
+    /// Plugin states. A pass takes the state out and finally puts it back; a Plugin has one pass at a time.
     states: Mutex<BTreeMap<ObjectId, PluginState>>,
     /// Set once the Plugins that exist at the start have their claims.
     expected: Once,
@@ -97,7 +97,7 @@ impl Manager {
     /// Registers all Plugins' granted kinds and components before the first pass, so the order of first passes does not
     /// matter.
     ///
-    /// A component serves only granted kinds, perhaps fewer: its description is not known yet. The Plugin's own pass
+    /// A component serves only granted kinds, perhaps fewer: the description is not known yet. The Plugin's own pass
     /// narrows the claim or withdraws it.
     fn expect_all(&self) {
         let Context {
@@ -125,7 +125,7 @@ impl Manager {
         }
     }
 
-    /// Returns a Plugin's state at its first pass in this process.
+    /// Returns a Plugin's state for the first pass in this process.
     async fn first_state(&self, plugin: &Object) -> Option<PluginState> {
         let shared = &self.cx.shared;
         // With a selector, Plugins move between hosts, so another host may have written the inventory meanwhile.
@@ -135,10 +135,10 @@ impl Manager {
             warn!(plugin = %name, error = %error_chain(&error), "failed to read the inventory of the plugin");
             return None;
         }
-        Some(PluginState::of(plugin, shared.hash_key.get()))
+        Some(PluginState::new(plugin, shared.hash_key.get()))
     }
 
-    /// Removes the state for a Plugin that was deleted or is not selected any more; its children stay.
+    /// Removes the state for a Plugin that was deleted or is not selected any more; the children stay.
     async fn forget(&self, id: &ObjectId) {
         let cx = &self.cx;
         let mut state = self.states.lock().remove(id);
@@ -166,7 +166,7 @@ impl Manager {
         self.on_trial.lock().remove(id);
     }
 
-    /// Releases a Plugin's claims beyond its active revision, unless it waits for a kind. Its first revision keeps them
+    /// Releases a Plugin's claims beyond the active revision, unless it waits for a kind. A first revision keeps them
     /// while loading, so the load order after a start does not matter.
     fn narrow_claims(&self, id: &ObjectId, state: &PluginState) {
         let is_first_load = state.active.is_none() && state.loading.is_some();

@@ -26,7 +26,7 @@ pub(crate) struct MissingParents {
 
 impl MissingParents {
     /// Returns the active revision's missing kinds, if there is one.
-    pub(crate) fn of(state: &PluginState, cluster: &Cluster) -> Self {
+    pub(crate) fn new(state: &PluginState, cluster: &Cluster) -> Self {
         let active = state.active.as_ref();
         let reconcilers = active.map(|active| active.served.reconcilers.iter());
         let kinds = reconcilers

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 use super::finalizers::{Finalizers, ReleaseScope};
 
-/// How often parents are checked. A check reads only the cache.
+/// Check interval. A check reads only the cache.
 const CHECK_PERIOD: Duration = Duration::from_secs(3);
 
 /// Removes plugin finalizers from parents that are being deleted with the annotation to skip the guest, where no pass

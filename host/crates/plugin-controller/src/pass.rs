@@ -24,11 +24,11 @@ use crate::{
     unserved::tell_parents,
 };
 
-/// How often the host tries to release a deleted Plugin's remaining parents: more often than for an active Plugin,
+/// Interval for releasing a deleted Plugin's remaining parents: shorter than for an active Plugin,
 /// because the deletion waits for it.
 const RELEASE_PERIOD: Duration = Duration::from_millis(250);
 
-/// Takes all currently possible actions for a Plugin, and reports its state.
+/// Takes all currently possible actions for a Plugin, and reports the state.
 pub(crate) async fn run(
     cx: &Context,
     object: &Object,
@@ -60,7 +60,7 @@ async fn observe(
 ) -> Result<Arc<Declared>, Next> {
     let object = subject.object;
     if let Err(failure) = cx.definition.usable().await {
-        let missing = MissingParents::of(state, cx.cluster());
+        let missing = MissingParents::new(state, cx.cluster());
         let conditions = facts(object, state, Err(&failure), &missing).conditions();
         return Err(publish::conditions(cx, subject, state, conditions).await);
     }
@@ -96,7 +96,7 @@ async fn take_actions(
 ) -> MissingParents {
     let is_first = cx.with_claims(|claims| claims.is_first(&declared.name));
     state.forget_due_setbacks(is_first);
-    let mut missing = MissingParents::of(state, cx.cluster());
+    let mut missing = MissingParents::new(state, cx.cluster());
     'acting: loop {
         let actions = decide(&Facts {
             must_stop: cx.with_claims(|claims| claims.must_stop(&declared.name)),
@@ -178,7 +178,7 @@ async fn report_failure(
     state: &mut PluginState,
     failure: &StageFailure,
 ) -> Next {
-    let missing = MissingParents::of(state, cx.cluster());
+    let missing = MissingParents::new(state, cx.cluster());
     report(cx, subject, state, Err(failure), &missing).await
 }
 

@@ -1,4 +1,4 @@
-//! A Plugin's stages on the way to its passes, and their failures. Pure.
+//! Stages on a Plugin's way to passes, and their failures. Pure.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ pub(crate) enum Stage {
     Described,
     /// It has the grants that it requires.
     Granted,
-    /// Its passes run.
+    /// The passes run.
     Serving,
 }
 
@@ -57,12 +57,12 @@ pub(crate) struct StageFailure {
     pub(crate) reason: String,
     /// The failure and the remedy.
     pub(crate) message: String,
-    /// When to retry.
+    /// The next retry.
     pub(crate) retry: Retry,
 }
 
 impl StageFailure {
-    /// Returns a failure with its own message.
+    /// Returns a failure with a custom message.
     pub(crate) fn new(stage: Stage, reason: &str, message: impl ToString, retry: Retry) -> Self {
         Self {
             stage,
@@ -93,7 +93,7 @@ impl StageFailure {
     }
 
     /// Returns an operation's failure, with all causes in the message.
-    pub(crate) fn of(
+    pub(crate) fn from_error(
         stage: Stage,
         reason: &str,
         error: &(impl std::error::Error + 'static),
@@ -118,7 +118,7 @@ pub(crate) fn verifies_the_same(one: &Declared, other: &Declared) -> bool {
     one.keys == other.keys && one.identity == other.identity
 }
 
-/// Converts conditions for the status; each keeps its transition time until its status changes.
+/// Converts conditions for the status; each keeps the transition time until the status changes.
 pub(crate) fn dated(
     conditions: Vec<Condition>,
     before: &[meta::Condition],

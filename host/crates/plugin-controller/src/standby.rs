@@ -27,7 +27,7 @@ use crate::{
     status::status_of,
 };
 
-/// How many triggers one read drops. Only bounds memory per read; all triggers are read.
+/// Maximum number of triggers that one read drops. Only bounds memory per read; all triggers are read.
 const TRIGGERS_MAX: usize = 1024;
 
 /// Each plugin's watches, until its own controllers hold them.

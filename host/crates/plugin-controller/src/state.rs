@@ -1,4 +1,4 @@
-//! What the host knows of one Plugin between passes. Each result of an action is recorded here; [`decide`] reads it.
+//! Plugin state between passes. It records the results from actions; [`decide`] reads it.
 //!
 //! [`decide`]: crate::decide
 
@@ -28,15 +28,15 @@ use crate::{
     unserved::Unserved,
 };
 
-/// The wait after the first of several failed steps, doubled by each further one. Chosen, not measured.
+/// The wait after the first of several failed steps, doubled by each further one.
 const BACKOFF_MIN: Duration = Duration::from_secs(1);
 /// The longest wait after a failed step: at most twelve attempts per hour and Plugin while a registry is down.
 const BACKOFF_MAX: Duration = Duration::from_mins(5);
 
-/// How often to try to remove finalizers from parent kinds that the active revision lacks.
+/// Interval for removing finalizers from parent kinds that the active revision lacks.
 const RELEASE_PERIOD: Duration = Duration::from_secs(1);
 
-/// How often the status counts for parents and faults are refreshed, because their changes trigger no pass. A refresh
+/// Refresh interval for parent and fault counts in the status, because their changes trigger no pass. A refresh
 /// costs one write.
 pub(crate) const REFRESH_PERIOD: Duration = Duration::from_secs(10);
 
@@ -51,7 +51,7 @@ pub(crate) struct PluginState {
     pub(crate) attempt: Option<LoadAttempt>,
     /// The running load, for the next attempt or for an earlier revision.
     pub(crate) loading: Option<Loading>,
-    /// The generation for which an earlier process reported its conditions. They stay until an attempt in this process
+    /// The generation for which an earlier process reported conditions. They stay until an attempt in this process
     /// has ended, so a restart alone changes no status.
     pub(crate) reported: Option<i64>,
     /// The active or suspended revision.
@@ -66,7 +66,7 @@ pub(crate) struct PluginState {
     pub(crate) faults_before: Option<(String, i64)>,
     /// Watches on parents that lose the plugin's finalizer.
     pub(crate) finalizers: Finalizers,
-    /// True if some of them still have it.
+    /// True if some parents still have the finalizer.
     pub(crate) is_releasing: bool,
     /// The definitions after the last activation.
     pub(crate) definitions: CheckedDefinitions,
@@ -80,7 +80,7 @@ pub(crate) struct PluginState {
 
 impl PluginState {
     /// Returns a Plugin's state in a new process. Without the hash key it has no history yet.
-    pub(crate) fn of(object: &Object, key: Option<&HashKey>) -> Self {
+    pub(crate) fn new(object: &Object, key: Option<&HashKey>) -> Self {
         let status = status_of(object);
         let mut state = Self {
             uid: Some(object.uid.clone()),
@@ -125,7 +125,7 @@ impl PluginState {
         };
         self.verify_history(object, key);
         if let Some(active) = &self.active {
-            let past = PastRevision::of(&active.plugin);
+            let past = PastRevision::from_plugin(&active.plugin);
             self.history.begin(&past, &Activation::Declared, moment);
         }
     }
@@ -150,7 +150,7 @@ impl PluginState {
         Ok(declared)
     }
 
-    /// Accepts a changed declaration without loading anything: cancels outdated loads, and applies its pull interval.
+    /// Accepts a changed declaration without loading anything: cancels outdated loads, and applies the pull interval.
     pub(crate) fn accept(&mut self, declared: &Declared) {
         self.loading
             .take_if(|loading| loading.is_outdated(declared));

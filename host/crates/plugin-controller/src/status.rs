@@ -67,7 +67,7 @@ pub(crate) fn measure(cx: &Context, facts: &Facts<'_>, object: &Object) -> Measu
         limits: active.map(|active| {
             let limits = &active.terms.limits;
             let engine = &cx.loader.context.engine;
-            LimitsSpec::of(&Limits {
+            LimitsSpec::from_limits(&Limits {
                 memory_bytes_max: engine.memory_bytes_max(limits.memory_bytes_max),
                 ..limits.clone()
             })
@@ -232,7 +232,7 @@ fn fault_reason(fault: RecentFault) -> FaultReason {
     FaultReason {
         reason: fault.reason,
         message: fault.message,
-        parent: ObjectName::of(&fault.parent),
+        parent: ObjectName::from_id(&fault.parent),
         time: whole_seconds(fault.time),
     }
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::resource::{Declared, Plugin};
 
-/// Declares a Plugin with a source, a grant for its parents, and more spec fields.
+/// Declares a Plugin with a source, granted parents, and more spec fields.
 pub(crate) fn declared(more: Value) -> Declared {
     let mut spec = json!({
         "source": {"file": {"path": "web.wasm"}},

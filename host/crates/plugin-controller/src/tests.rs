@@ -1,4 +1,4 @@
-//! Every Plugin state, the step that follows, and its conditions; the cluster tests cover passes.
+//! Every Plugin state, the step that follows, and the conditions; the cluster tests cover passes.
 
 mod conditions;
 mod loading;
@@ -207,7 +207,7 @@ fn activate(name: &str) -> Action {
     Action::Activate(digest(name))
 }
 
-/// Returns a running load for a declared component, and its progress reporter.
+/// Returns a running load for a declared component, and the progress reporter.
 fn loading(declared: &Declared, kept: Option<&Digest>) -> (Loading, Reporter) {
     Loading::reported(|| {}, declared, kept)
 }

@@ -25,7 +25,7 @@ use crate::{
     state::REFRESH_PERIOD,
 };
 
-/// How long a plugin may be without passes before its parents report it, the same as the wait for the cache before a
+/// Time without passes before the parents report it, the same as the wait for the cache before a
 /// condition. A wrong grant that is fixed at once, or a short source failure, costs no writes.
 const SAID_AFTER: Duration = Duration::from_secs(10);
 

@@ -18,7 +18,7 @@ pub struct Error {
 
 impl Error {
     /// Returns the failure of an attempt, such as `fetch file a.wasm`.
-    pub(super) const fn of(attempt: String, source: Failure) -> Self {
+    pub(super) const fn new(attempt: String, source: Failure) -> Self {
         Self { attempt, source }
     }
 

@@ -185,7 +185,7 @@ impl Fetcher {
     /// Creates a fetcher; fails if the certificates or the proxies are invalid.
     pub fn new(settings: Settings) -> Result<Self, Error> {
         let transport = Transport::new(&settings)
-            .map_err(|failure| Error::of("set up fetching of plugins".to_owned(), failure))?;
+            .map_err(|failure| Error::new("set up fetching of plugins".to_owned(), failure))?;
         Ok(Self {
             settings,
             transport,
@@ -292,7 +292,7 @@ impl Fetcher {
             let message = format!("not finished within {} s", total.as_secs());
             Err(FailureKind::TooSlow.failure(message))
         });
-        done.map_err(|failure| Error::of(attempt, failure))
+        done.map_err(|failure| Error::new(attempt, failure))
     }
 }
 

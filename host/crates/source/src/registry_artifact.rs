@@ -68,7 +68,7 @@ impl RegistryArtifact {
         } = settings;
         let reference = reference.map_err(|invalid| {
             let failure = FailureKind::SourceInvalid.failure(invalid.to_string());
-            Error::of("understand the reference".to_owned(), failure)
+            Error::new("understand the reference".to_owned(), failure)
         })?;
         let docker_config = docker_config
             .as_ref()
@@ -77,7 +77,7 @@ impl RegistryArtifact {
             .map(|DockerConfigText { path, text, .. }| {
                 DockerConfig::from_json(text).map_err(|failure| {
                     let attempt = format!("use the credentials in {}", path.display());
-                    Error::of(attempt, failure)
+                    Error::new(attempt, failure)
                 })
             })
             .transpose()?;

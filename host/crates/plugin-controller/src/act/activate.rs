@@ -55,7 +55,7 @@ pub(crate) struct Activated {
     pub(crate) replaces_another: bool,
 }
 
-/// Why a revision did not become active.
+/// The reason for not activating a revision.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) failure: StageFailure,
@@ -129,7 +129,11 @@ pub(super) async fn activate(
     let replaces_another = is_new && active.is_some();
     let mut history = state.history.clone();
     if is_new {
-        history.begin(&PastRevision::of(&plugin), &activation, subject.moment);
+        history.begin(
+            &PastRevision::from_plugin(&plugin),
+            &activation,
+            subject.moment,
+        );
     }
     let since = active.as_ref().and_then(ActivePlugin::passes_since);
     let (served, passes) = controllers(
@@ -239,7 +243,7 @@ async fn controllers(
     }
 }
 
-/// Prepares a revision and claims its parent kinds.
+/// Prepares a revision and claims the parent kinds.
 ///
 /// It claims the kinds before the preparation, because a plugin that may not have them installs nothing, and again
 /// after it, because only a prepared plugin makes a younger one stop.
@@ -272,7 +276,7 @@ async fn take(
     Ok(())
 }
 
-/// Installs a revision's definitions, and checks its dry run against the rollout limits.
+/// Installs a revision's definitions, and checks the dry run against the rollout limits.
 async fn prepare(
     cx: &Context,
     candidacy: &Candidacy<'_>,
@@ -336,5 +340,5 @@ fn not_served(error: &Error) -> StageFailure {
         Error::NotServed { .. } => (PARENT_NOT_SERVED, error.retry()),
         _ => ("CrdFailed", error.retry()),
     };
-    StageFailure::of(Stage::Serving, reason, error, retry)
+    StageFailure::from_error(Stage::Serving, reason, error, retry)
 }

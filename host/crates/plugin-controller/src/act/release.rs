@@ -30,7 +30,7 @@ pub(super) async fn record_parents(
 ) -> Result<(), StageFailure> {
     let failed = |error: apply::Error| {
         let retry = error.retry();
-        StageFailure::of(Stage::Serving, "NotHeld", &error, retry)
+        StageFailure::from_error(Stage::Serving, "NotHeld", &error, retry)
     };
     let inventory = &cx.shared.inventory;
     let parents = serving

@@ -54,7 +54,7 @@ pub(crate) struct LoadMarker {
 /// A suspected load's turn; none for other loads.
 pub(crate) type Turn = Option<OwnedSemaphorePermit>;
 
-/// A running load; dropping it removes its mark.
+/// A running load; dropping it removes the mark.
 ///
 /// A host that is stopped by a signal also drops it. Only a crash leaves the mark.
 pub(crate) struct MarkedLoad<'a> {

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 /// The version of the mark format.
 const VERSION: u32 = 1;
 
-/// How many consecutive crashes during a load delay the next attempt. The first crash may have any cause, such as a
-/// node restart.
+/// Number of consecutive crashes during a load that delay the next attempt. The first crash may have any cause, such as
+/// a node restart.
 const ENDS_MAX: u32 = 2;
 
 /// The wait after that many ends, doubled by each further one.
@@ -41,18 +41,18 @@ pub(crate) struct LoadMarks {
 struct LoadMark {
     /// The bytes from the cache directory; none for the declared component.
     kept: Option<String>,
-    /// How many times in a row the load began and did not end.
+    /// Number of times in a row that the load began and did not end.
     begun: u32,
-    /// When it last began, in seconds since 1970.
+    /// The last begin, in seconds since 1970.
     at: i64,
 }
 
-/// Whether a load may begin.
+/// The decision about a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LoadDecision {
     /// It may begin.
     Begin,
-    /// It may begin, but no other suspected load may run beside it: if it crashes the host again, only its own mark
+    /// It may begin, but not beside another suspected load: if it crashes the host again, only its own mark
     /// counts that.
     Alone,
     /// The host crashed this many times during the load, so it must wait.

@@ -7,14 +7,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::resource::{Declared, Origin};
 
-/// How many components may be fetched from servers and compiled concurrently.
+/// Maximum number of components that are fetched from servers and compiled concurrently.
 ///
 /// Each may use 32 MiB, the largest component size.
 const REMOTE_MAX: usize = 8;
-/// How many of these permits one source may have, so a slow server cannot block all others.
+/// Maximum number of these permits for one source, so a slow server cannot block all others.
 const SHARE_MAX: usize = 2;
-/// How many components may be read from the cache directory, ConfigMaps and files concurrently. Separate permits, so no
-/// server delays a host's start.
+/// Maximum number of components that are read from the cache directory, ConfigMaps and files concurrently. Separate
+/// permits, so no server delays a host's start.
 const LOCAL_MAX: usize = 4;
 
 /// The permits for work that takes long.
@@ -59,8 +59,8 @@ impl LoadPermits {
         self.permit(share, &self.local).await
     }
 
-    /// Waits for a permit to load a declared component from its source.
-    pub(crate) async fn of(&self, declared: &Declared) -> Permit {
+    /// Waits for a permit to load a declared component from the source.
+    pub(crate) async fn remote(&self, declared: &Declared) -> Permit {
         match server_of(declared) {
             None => self.local(declared).await,
             Some(server) => {
@@ -81,7 +81,7 @@ impl LoadPermits {
             let new = || Arc::new(Semaphore::new(SHARE_MAX));
             Arc::clone(shares.entry(share).or_insert_with(new))
         });
-        // Take the share first: a load that waits for its share holds no other permit.
+        // Take the share first: a load that waits for a share must not hold a permit.
         let share = match share {
             Some(share) => share.acquire_owned().await.ok(),
             None => None,
@@ -141,7 +141,8 @@ mod tests {
 
     /// Takes permits for Plugins at these servers; returns true for each that has one at once.
     fn take(permits: &LoadPermits, urls: &[(&str, bool)]) -> Vec<Option<Permit>> {
-        let take = |(url, granted): &(&str, bool)| permits.of(&at(url, *granted)).now_or_never();
+        let take =
+            |(url, granted): &(&str, bool)| permits.remote(&at(url, *granted)).now_or_never();
         urls.iter().map(take).collect()
     }
 
@@ -177,7 +178,7 @@ mod tests {
         let more = take(&permits, &more);
         assert_eq!(has_permit(&more), [true, true, true, false]);
         let file = declared(json!({}));
-        assert!(permits.of(&file).now_or_never().is_some());
+        assert!(permits.remote(&file).now_or_never().is_some());
         assert!(permits.local(&file).now_or_never().is_some());
         drop((again, poor, other, more));
         assert_eq!(permits.remote.available_permits(), REMOTE_MAX);
@@ -189,18 +190,18 @@ mod tests {
         let permits = LoadPermits::default();
         let granted = declared(json!({}));
         let poor = declared(json!({"grants": {}}));
-        let mut waiting: Vec<_> = (0..100).map(|_| Box::pin(permits.of(&poor))).collect();
+        let mut waiting: Vec<_> = (0..100).map(|_| Box::pin(permits.remote(&poor))).collect();
         let admitted: Vec<Permit> = waiting
             .iter_mut()
             .filter_map(FutureExt::now_or_never)
             .collect();
         assert_eq!(admitted.len(), SHARE_MAX);
         for _ in 0..2 {
-            assert!(permits.of(&granted).now_or_never().is_some());
+            assert!(permits.remote(&granted).now_or_never().is_some());
             assert!(permits.local(&granted).now_or_never().is_some());
         }
         // They have a separate remote share.
         let remote = at("https://a/", false);
-        assert!(permits.of(&remote).now_or_never().is_some());
+        assert!(permits.remote(&remote).now_or_never().is_some());
     }
 }

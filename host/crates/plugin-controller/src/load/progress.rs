@@ -62,7 +62,7 @@ impl Reporter {
 }
 
 impl Drop for Reporter {
-    /// Ends a load that panicked, or its Plugin would wait forever.
+    /// Ends a load that panicked, or the Plugin would wait forever.
     fn drop(&mut self) {
         let has_ended = matches!(*self.progress.borrow(), LoadProgress::Ended(_));
         if !has_ended {
@@ -112,8 +112,8 @@ impl Loading {
         self.has_changed = true;
     }
 
-    /// Returns true if the work has failed, and began before the Plugin changed. The user may have removed the cause before
-    /// the change, and after a failure that only a change mends, nothing else would start the work again.
+    /// Returns true if the work has failed, and began before the Plugin changed. The user may have removed the cause
+    /// before the change, and after a failure that only a change can fix, nothing else would start the work again.
     fn has_failed_before(&self) -> bool {
         self.has_changed && matches!(self.ended(), Some(Err(_)))
     }

@@ -51,7 +51,7 @@ pub struct Declared {
     pub config: Map<String, Value>,
     /// The terms under which it is served.
     pub terms: Terms,
-    /// How a new revision replaces the active one.
+    /// The rollout settings.
     pub rollout: RolloutSpec,
 }
 
@@ -191,7 +191,7 @@ impl SourceSpec {
 
 impl LimitsSpec {
     /// Returns the spec for these limits; a number above its field's range becomes the maximum.
-    pub fn of(limits: &Limits) -> Self {
+    pub fn from_limits(limits: &Limits) -> Self {
         Self {
             memory: size_text(limits.memory_bytes_max),
             deadline: duration_text(limits.deadline),

@@ -133,7 +133,7 @@ pub struct LimitsSpec {
 
 impl Default for LimitsSpec {
     fn default() -> Self {
-        Self::of(&Limits::default())
+        Self::from_limits(&Limits::default())
     }
 }
 

@@ -16,7 +16,7 @@ pub fn revision_name(revision: &Digest) -> String {
     revision.to_hex().chars().take(16).collect()
 }
 
-/// How many faults the status lists.
+/// Maximum number of faults in the status.
 pub const LAST_FAULTS_MAX: usize = 10;
 
 /// Converts a time to whole seconds, the API server's precision.
@@ -170,7 +170,7 @@ pub struct ObjectName {
 
 impl ObjectName {
     /// Returns an object's name.
-    pub fn of(id: &ObjectId) -> Self {
+    pub fn from_id(id: &ObjectId) -> Self {
         Self {
             group: id.kind.group.to_string(),
             kind: id.kind.kind.to_string(),

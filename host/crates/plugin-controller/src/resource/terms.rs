@@ -13,7 +13,7 @@ use super::{
     options::{Crds, RolloutSpec},
 };
 
-/// How many deletes a percentage always allows: a percentage rounds down to zero for few children, and then no revision
+/// Number of deletes that a percentage always allows: it rounds down to zero for few children, and then no revision
 /// could remove a single child.
 const PRUNES_MIN: usize = 10;
 
@@ -26,13 +26,13 @@ pub struct Terms {
     pub limits: Limits,
     /// The selected parents.
     pub parents: Selection,
-    /// The field manager for its children.
+    /// The field manager for the children.
     pub field_manager: String,
     /// The account that writes the children; none: the host's own.
     pub service_account: Option<ServiceAccountRef>,
-    /// The policy for its CustomResourceDefinitions.
+    /// The policy for CustomResourceDefinitions.
     pub crds: Crds,
-    /// True if its passes are stopped.
+    /// True if passes are stopped.
     pub suspend: bool,
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// rollout.
 const FAULTS_PERCENT_MAX: usize = 20;
 
-/// How long the analysis waits for pending first passes. A parent whose passes are parked or retried stays pending
+/// Timeout for pending first passes. A parent whose passes are parked or retried stays pending
 /// forever, and only a good revision is a rollback target.
 const PENDING_MAX: Duration = Duration::from_mins(10);
 
@@ -30,7 +30,7 @@ pub(crate) struct RolloutAnalysis {
     pub(crate) faults: Option<String>,
 }
 
-/// A revision's verdict after its first passes.
+/// The verdict after a revision's first passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum AnalysisVerdict {
     /// The pending passes decide.

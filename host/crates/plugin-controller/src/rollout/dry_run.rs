@@ -27,7 +27,7 @@ const READ_WITHIN: Duration = Duration::from_mins(1);
 /// and a dry run calls the guest for every parent.
 const REPEAT_AFTER: Duration = Duration::from_mins(1);
 
-/// How many deletes the status names, as limited by the status schema.
+/// Maximum number of deletes in the status, from the status schema.
 const NAMED_MAX: usize = 20;
 
 /// The longest fault message in the status, in characters, as limited by the status schema.
@@ -55,10 +55,14 @@ pub(crate) async fn dry_run(
     let mut plan = plan_of(cx, active, serving).await?;
     let children = children(cx, active);
     let counts = counts(&plan.forecast);
-    // A retained plan names them in its entries, which have a bound.
+    // A retained plan names them in the entries, which have a bound.
     let deletes = mem::take(&mut plan.forecast.deletes);
     let mut status = candidate(declared, serving, Some(counts), children);
-    status.deletes = deletes.iter().take(NAMED_MAX).map(ObjectName::of).collect();
+    status.deletes = deletes
+        .iter()
+        .take(NAMED_MAX)
+        .map(ObjectName::from_id)
+        .collect();
     status.faults = plan.faults.iter().map(fault).collect();
     info!(
         plugin = %declared.name,
@@ -131,7 +135,7 @@ fn children(cx: &Context, active: &ActivePlugin) -> usize {
 
 /// Returns a candidate without a dry run, when there is no last active revision to compare with.
 ///
-/// Its changes are unknown, so only the rollout mode decides. The first revision has nothing to change, and an earlier
+/// The changes are unknown, so only the rollout mode decides. The first revision has nothing to change, and an earlier
 /// one was accepted before.
 pub(crate) fn candidate_without_dry_run(
     declared: &Declared,
@@ -176,7 +180,7 @@ fn fault((parent, (reason, message)): (&ObjectId, &(String, String))) -> Candida
     CandidateFault {
         reason: reason.clone(),
         message: message.chars().take(FAULT_CHARS_MAX).collect(),
-        parent: ObjectName::of(parent),
+        parent: ObjectName::from_id(parent),
     }
 }
 

@@ -1,4 +1,4 @@
-//! A revision's plan for all parents, and its JSON form.
+//! A revision's plan for all parents, with the JSON form.
 //!
 //! Used by `innkeeper plan` and the host's dry run for a candidate revision.
 
@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 
 use super::{Forecast, Writes};
 
-/// Measured size in bytes for a parent or delete entry, excluding its texts.
+/// Measured size in bytes for a parent or delete entry, excluding texts.
 const ENTRY_BYTES: usize = 250;
 
-/// Size for a line in an entry, excluding its text.
+/// Size for a line in an entry, excluding text.
 const LINE_BYTES: usize = 20;
 
-/// How many faults a plan names, regardless of the room for entries.
+/// Number of faults that a plan names, regardless of the room for entries.
 const FAULTS_NAMED_MAX: usize = 10;
 
 /// A revision's plan for all parents.
@@ -33,7 +33,7 @@ pub struct FleetPlan {
     /// The first faults that are not known, each with reason and message.
     pub faults: BTreeMap<ObjectId, (String, String)>,
     parents: BTreeMap<ObjectId, ParentPlan>,
-    /// How many parents had no room.
+    /// Number of parents without an entry for lack of room.
     omitted: usize,
     /// The room for more parents, in bytes.
     room: usize,
@@ -59,7 +59,7 @@ impl ParentPlan {
         self.is_asked || has_news
     }
 
-    /// Returns the approximate JSON size for a parent's entry with its deletes.
+    /// Returns the approximate JSON size for a parent's entry with the deletes.
     fn bytes(&self, parent: &ObjectId) -> usize {
         let named = |id: &ObjectId| {
             let namespace = id.namespace.as_deref().unwrap_or_default();

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::resource::{HistoryEntry, HistoryVerdict, revision_name, whole_seconds};
 
-/// How many revisions are kept, the same as a Deployment's default.
+/// Maximum number of revisions, the same as a Deployment's default.
 const ENTRIES_MAX: usize = 10;
 
 /// Limit for their configurations as JSON, in bytes. The API server accepts objects up to 1.5 MiB, and the spec with
@@ -35,7 +35,7 @@ pub(crate) struct PastRevision {
     pub(crate) config: Map<String, Value>,
 }
 
-/// Why a revision was activated.
+/// The reason for an activation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Activation {
     /// It is declared.
@@ -59,7 +59,7 @@ pub(crate) struct Moment {
 }
 
 impl PastRevision {
-    pub(crate) fn of(plugin: &Plugin) -> Self {
+    pub(crate) fn from_plugin(plugin: &Plugin) -> Self {
         Self {
             revision: plugin.revision().clone(),
             digest: plugin.digest().clone(),

@@ -1,6 +1,6 @@
 //! Plans for waiting candidates, for the admin server.
 //!
-//! The Plugin state owns the plan, so a plan is dropped with its candidate.
+//! The Plugin state owns the plan, so a plan is dropped with the candidate.
 
 use std::{
     collections::BTreeMap,

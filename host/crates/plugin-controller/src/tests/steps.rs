@@ -33,7 +33,7 @@ fn the_last_active_revision_is_resumed_before_anything_is_fetched() {
     assert_eq!(next_step(&due, &declared, None), resume());
     for (loaded, expected) in [
         ("-", resume()),
-        // Another one replaces it in the usual way, and not because no other is active.
+        // The last revision is resumed first, although another one is loaded.
         ("b", resume()),
         ("a", Some(activate("a"))),
     ] {

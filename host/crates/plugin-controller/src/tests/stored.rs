@@ -6,7 +6,7 @@ use super::*;
 #[test]
 fn the_conditions_of_an_earlier_process_stay_until_an_attempt_has_ended() {
     let declared = declare(json!({}));
-    let mut state = PluginState::of(&object("one", 2), None);
+    let mut state = PluginState::new(&object("one", 2), None);
     assert!(!state.keeps_conditions(Some(2)));
     let (load, _reporter) = loading(&declared, None);
     state.loading = Some(load);
@@ -18,7 +18,7 @@ fn the_conditions_of_an_earlier_process_stay_until_an_attempt_has_ended() {
 
 #[test]
 fn a_plugin_that_was_created_again_has_no_state_of_its_predecessor() {
-    let state = PluginState::of(&object("one", 1), None);
+    let state = PluginState::new(&object("one", 1), None);
     assert!(state.is_of(&object("one", 2)));
     assert!(!state.is_of(&object("two", 1)));
 }
@@ -46,12 +46,12 @@ fn an_unreadable_field_of_a_stored_status_leaves_the_others_readable() {
     ] {
         status[field] = unreadable;
     }
-    let state = PluginState::of(&with_status("one", 1, &status), Some(&key));
+    let state = PluginState::new(&with_status("one", 1, &status), Some(&key));
     assert_eq!(state.history, history);
     assert_eq!(state.reported, Some(1));
     // An unreadable history is none.
     status["history"] = json!([{}]);
-    let state = PluginState::of(&with_status("one", 1, &status), Some(&key));
+    let state = PluginState::new(&with_status("one", 1, &status), Some(&key));
     assert_eq!(state.history, History::default());
     assert_eq!(state.reported, Some(1));
 }
@@ -70,7 +70,7 @@ fn a_history_without_the_seal_for_the_plugin_resumes_nothing() {
         ("one", Some(HashKey::new([8; 32])), Some(Action::Load)),
         ("one", None, Some(Action::Load)),
     ] {
-        let state = PluginState::of(&with_status(uid, 1, &status), key.as_ref());
+        let state = PluginState::new(&with_status(uid, 1, &status), key.as_ref());
         assert_eq!(next_step(&state, &declared, None), step, "{uid} {key:?}");
     }
 }
@@ -99,7 +99,7 @@ fn the_seal_holds_for_entries_with_further_fields() {
     let hash = |usage: &str| key.hash(usage, &[&uid.0, &entries.to_string()]);
     let unsealed = |seal: String| {
         let status = json!({"history": entries, "historySeal": seal});
-        PluginState::of(&with_status("one", 1, &status), Some(&key)).history
+        PluginState::new(&with_status("one", 1, &status), Some(&key)).history
     };
     assert_eq!(unsealed(format!("v1:{}", hash("history"))), history);
     let none = History::default();
