@@ -136,8 +136,10 @@ pub(crate) async fn stop(cx: &Context, name: &PluginName, state: &mut PluginStat
 }
 
 async fn configure(cx: &Context, declared: &Declared, state: &PluginState) -> Fact {
-    let attempt = state.attempt.as_ref();
-    let component = attempt.and_then(|attempt| Some((attempt.component.clone()?, attempt.at)));
+    let component = state
+        .attempt
+        .as_ref()
+        .and_then(|attempt| Some((attempt.component.clone()?, attempt.at)));
     match component {
         Some((component, at)) => Fact::Loaded(load(cx, declared, Ok(component), at).await),
         // Never: only a loaded component is configured.

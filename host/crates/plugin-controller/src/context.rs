@@ -158,8 +158,9 @@ pub(crate) fn resource_of(object: &Object) -> Resource {
 /// Returns a Plugin's declaration.
 pub(crate) fn declared(object: &Object) -> Result<Declared, StageFailure> {
     let plugin = resource::Plugin::read(&object.json);
-    let declared = plugin.and_then(|plugin| plugin.declared());
-    declared.map_err(|error| {
-        StageFailure::from_error(Stage::Fetched, "InvalidSpec", &error, Retry::OnChange)
-    })
+    plugin
+        .and_then(|plugin| plugin.declared())
+        .map_err(|error| {
+            StageFailure::from_error(Stage::Fetched, "InvalidSpec", &error, Retry::OnChange)
+        })
 }

@@ -133,8 +133,10 @@ pub async fn keep_definitions(
 
 /// Returns a sentence about parent kinds that the cluster does not serve, if there are any.
 fn missing_parents(cluster: &Cluster, serving: &Revision) -> Option<String> {
-    let parents = serving.parents().map(|parent| &parent.kind);
-    let missing = parents.filter(|kind| cluster.served(kind).is_none());
+    let missing = serving
+        .parents()
+        .map(|parent| &parent.kind)
+        .filter(|kind| cluster.served(kind).is_none());
     let missing: Vec<String> = missing.map(ToString::to_string).collect();
     (!missing.is_empty()).then(|| format!("the cluster does not serve {}", missing.join(", ")))
 }

@@ -220,7 +220,8 @@ impl Facts<'_> {
 
     /// Returns the reason why a plugin was rolled back, if the spec has not changed since.
     fn rollback(&self, plugin: &Plugin) -> Option<String> {
-        let history = &self.state.history;
-        history.rolled_back(plugin.revision(), self.generation)
+        self.state
+            .history
+            .rolled_back(plugin.revision(), self.generation)
     }
 }

@@ -73,8 +73,10 @@ pub async fn serve(
         .install(shared, &loaded.name, &serving, Crds::Install, false)
         .await?;
     if loaded.manifest().finalize {
-        let parents = serving.parents().map(|parent| parent.kind.clone());
-        let parents = parents.collect();
+        let parents = serving
+            .parents()
+            .map(|parent| parent.kind.clone())
+            .collect();
         let inventory = &shared.inventory;
         let recorded = inventory.record(&loaded.name, Role::Finalizing, &parents);
         recorded.await.map_err(|source| Error::RecordParents {

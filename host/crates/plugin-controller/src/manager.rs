@@ -194,8 +194,11 @@ impl Manager {
     /// Delays passes for Plugins without granted parents behind all others, because an author without the right to
     /// grant can create any number of such Plugins. A deleted Plugin needs no load.
     fn behind_granted(&self, trigger: Triggered) -> Triggered {
-        let plugin = self.cx.registration.parent(&trigger.parent);
-        let is_last = plugin.is_some_and(|plugin| !resource::has_granted_parents(&plugin));
+        let is_last = self
+            .cx
+            .registration
+            .parent(&trigger.parent)
+            .is_some_and(|plugin| !resource::has_granted_parents(&plugin));
         Triggered { is_last, ..trigger }
     }
 }

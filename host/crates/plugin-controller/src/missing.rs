@@ -28,8 +28,8 @@ impl MissingParents {
     /// Returns the active revision's missing kinds, if there is one.
     pub(crate) fn new(state: &PluginState, cluster: &Cluster) -> Self {
         let active = state.active.as_ref();
-        let reconcilers = active.map(|active| active.served.reconcilers.iter());
-        let kinds = reconcilers
+        let kinds = active
+            .map(|active| active.served.reconcilers.iter())
             .into_iter()
             .flatten()
             .map(|reconciler| reconciler.parent().clone());

@@ -60,8 +60,9 @@ impl LoadAttempt {
 
     /// Returns the attempt's component if it has this digest.
     pub(crate) fn component(&self, digest: &Digest) -> Option<&VerifiedComponent> {
-        let component = self.component.as_ref();
-        component.filter(|component| component.digest() == digest)
+        self.component
+            .as_ref()
+            .filter(|component| component.digest() == digest)
     }
 }
 

@@ -231,8 +231,11 @@ async fn inspects_an_artifact_in_its_registry() {
         bytes: guest().build(),
         ..Package::default()
     };
-    let artifact = RegistryArtifact::open(&reference, &registry.settings()).unwrap();
-    let pushed = artifact.push(&package).await.unwrap();
+    let pushed = RegistryArtifact::open(&reference, &registry.settings())
+        .unwrap()
+        .push(&package)
+        .await
+        .unwrap();
     assert_eq!(pushed.digest, Digest::hash(&package.bytes));
     let look = |reference: String| {
         let registry = registry.clone();

@@ -152,7 +152,8 @@ fn labels(args: &ManifestsArgs) -> Value {
 fn of_definitions(plugin: &Granted<'_>) -> Option<Value> {
     let definitions = plugin.definitions();
     let names: Vec<&str> = definitions.keys().map(String::as_str).collect();
-    let (group, resource) = ("apiextensions.k8s.io", "customresourcedefinitions");
+    let group = "apiextensions.k8s.io";
+    let resource = "customresourcedefinitions";
     let is_any = !names.is_empty();
     is_any.then(|| named(group, resource, &["create", "get", "patch"], &names))
 }
@@ -185,8 +186,9 @@ fn of_host<'a>(plugin: &'a Granted<'_>, writes_children: bool) -> Vec<Permission
         .map(move |child| -> Permission<'_> { (child, "", verbs) })
         .chain(deletions(plugin).filter(move |_| writes_children));
     let reads = manifest.reads.iter().map(|read| &read.kind);
-    let granted = reads.filter(|kind| grants.reads_of(&kind.group_kind()).next().is_some());
-    let reads = granted.map(|kind| (kind, "", &READ_VERBS[..]));
+    let reads = reads
+        .filter(|kind| grants.reads_of(&kind.group_kind()).next().is_some())
+        .map(|kind| (kind, "", &READ_VERBS[..]));
     parents.chain(children).chain(reads).collect()
 }
 
@@ -203,9 +205,10 @@ fn of_account<'a>(plugin: &'a Granted<'_>) -> Vec<Permission<'a>> {
 
 /// Returns the permissions to delete children.
 fn deletions<'a>(plugin: &'a Granted<'_>) -> impl Iterator<Item = Permission<'a>> {
-    let children = plugin.children();
-    let deleted = children.filter(|child| !plugin.manifest.never_deletes(&child.group_kind()));
-    deleted.map(|child| -> Permission<'_> { (child, "", &DELETE_VERBS) })
+    plugin
+        .children()
+        .filter(|child| !plugin.manifest.never_deletes(&child.group_kind()))
+        .map(|child| -> Permission<'_> { (child, "", &DELETE_VERBS) })
 }
 
 /// Returns the rules for the permissions to kinds whose scope fits; kinds with the same group and verbs share a rule.

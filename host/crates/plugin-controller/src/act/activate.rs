@@ -110,8 +110,7 @@ pub(super) async fn activate(
     }
     let kinds = candidacy.serving.parent_kinds();
     if let Err(refusal) = take(cx, subject, state, &candidacy).await {
-        let active = state.active.as_ref();
-        let kinds = active.map(|active| active.served.kinds());
+        let kinds = state.active.as_ref().map(|active| active.served.kinds());
         cx.with_claims(|claims| claims.release(name, &kinds.unwrap_or_default()));
         return Err(refusal);
     }

@@ -37,8 +37,10 @@ pub(super) async fn record_parents(
         .parents()
         .map(|parent| parent.kind.clone())
         .collect();
-    let recorded = inventory.record(name, Role::Served, &parents).await;
-    recorded.map_err(failed)?;
+    inventory
+        .record(name, Role::Served, &parents)
+        .await
+        .map_err(failed)?;
     if !serving.plugin.manifest().finalize {
         return Ok(());
     }
@@ -46,8 +48,10 @@ pub(super) async fn record_parents(
         let written = cx.shared.writer.add_finalizer(target, &cx.name).await;
         note(&cx.registration, &id_of(name), &written.map_err(failed)?);
     }
-    let recorded = inventory.record(name, Role::Finalizing, &parents).await;
-    recorded.map_err(failed)
+    inventory
+        .record(name, Role::Finalizing, &parents)
+        .await
+        .map_err(failed)
 }
 
 /// Removes the finalizer from parent kinds that the active revision does not finalize.

@@ -49,7 +49,8 @@ impl Terms {
 
     /// Returns a revision under these terms.
     pub fn serving(&self, plugin: Arc<Plugin>) -> Revision {
-        let (limits, grants) = (self.limits.clone(), self.grants.clone());
+        let limits = self.limits.clone();
+        let grants = self.grants.clone();
         let account = self.service_account.as_ref();
         Revision::new(plugin, Arc::new(grants), Arc::new(limits))
             .applying_as(&self.field_manager)

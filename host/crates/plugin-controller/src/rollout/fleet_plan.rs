@@ -179,8 +179,10 @@ impl FleetPlan {
             ParentOutcome::Planned(planned) => &*planned.changes.deletes,
             _ => &[],
         });
-        let parents = self.parents.iter();
-        let entries = parents.filter_map(|(parent, plan)| plan.json(parent));
+        let entries = self
+            .parents
+            .iter()
+            .filter_map(|(parent, plan)| plan.json(parent));
         json!({
             "plugin": self.plugin,
             "revision": self.revision,

@@ -105,8 +105,9 @@ impl History {
 
     /// Returns true while the latest revision's first passes are analysed.
     pub(crate) fn is_on_trial(&self) -> bool {
-        let latest = self.0.first();
-        latest.is_some_and(|latest| latest.verdict == HistoryVerdict::Trial)
+        self.0
+            .first()
+            .is_some_and(|latest| latest.verdict == HistoryVerdict::Trial)
     }
 
     /// Returns true if a revision with these bytes has been active.

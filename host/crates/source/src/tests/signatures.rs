@@ -513,8 +513,9 @@ async fn a_signature_for_another_repository_is_not_taken() {
             ..expect_keys(&[P256_PUB, COSIGN_PUB])
         };
         let digest = Digest::hash(PLUGIN);
-        let checked = signature::check_blob(text.as_bytes(), PLUGIN, &digest, &expectation);
-        let refused = checked.unwrap_err().to_string();
+        let refused = signature::check_blob(text.as_bytes(), PLUGIN, &digest, &expectation)
+            .unwrap_err()
+            .to_string();
         assert!(refused.contains("names no repository"), "{refused}");
     }
 }
