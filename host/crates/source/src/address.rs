@@ -1,7 +1,7 @@
-//! The addresses that a plugin may come from, and their text without secrets.
+//! Addresses that plugins may come from, and their text without secrets.
 //!
-//! The check is in the resolver of the client, so the checked address is the one that is connected to. A name that
-//! resolves differently the next time gains nothing.
+//! The client's resolver checks the address, so the client connects to the checked address. A name that resolves
+//! differently the next time gains nothing.
 
 use std::{
     io,
@@ -80,19 +80,18 @@ impl Guard {
     }
 }
 
-/// Addresses at which a cloud answers each of its machines, and which are in no registry of special addresses.
+/// Cloud metadata addresses that are in no registry for special addresses.
 ///
-/// Others are in blocks of the registries: 169.254.169.254 of most clouds, fd00:ec2::254 of AWS, 100.100.100.200 of
-/// Alibaba Cloud, 192.0.0.192 of Oracle Cloud.
+/// Others are in registered blocks: 169.254.169.254 in most clouds, fd00:ec2::254 at AWS, 100.100.100.200 at Alibaba
+/// Cloud, 192.0.0.192 at Oracle Cloud.
 const CLOUD: [IpAddr; 1] = [
     // Azure: https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16
     IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
 ];
 
-/// Returns true if an address belongs to one server for all of the Internet.
+/// Returns true if an address belongs to one server for the whole Internet.
 ///
-/// [`iprfc::RFC6890`] is the content of the registries of special-purpose addresses at IANA, with every block that they
-/// ever had.
+/// [`iprfc::RFC6890`] has IANA's registries for special-purpose addresses, with every block that they ever had.
 pub(super) fn is_public(address: IpAddr) -> bool {
     let address = reached(address);
     let is_unicast = match address {
@@ -103,7 +102,7 @@ pub(super) fn is_public(address: IpAddr) -> bool {
     is_unicast && !iprfc::RFC6890.contains(&address) && !CLOUD.contains(&address)
 }
 
-/// Returns the IPv4 address inside a mapped address or an address of a translator (RFC 6052), and any other as it is.
+/// Returns the IPv4 address inside a mapped or translated address (RFC 6052), and any other address unchanged.
 fn reached(address: IpAddr) -> IpAddr {
     let IpAddr::V6(outer) = address else {
         return address;

@@ -9,20 +9,20 @@ use serde_json::Value;
 
 use super::{ConfigMap, Failure, FailureKind, Part, error::check_size};
 
-/// The first bytes of a gzip file; no component starts with them.
+/// The first bytes in a gzip file; no component starts with them.
 const GZIP: &[u8] = &[0x1f, 0x8b];
 
-/// The name of a ConfigMap, for people.
+/// A readable ConfigMap name.
 pub(super) fn name(object: &Value) -> &str {
     object["metadata"]["name"]
         .as_str()
         .unwrap_or("without a name")
 }
 
-/// Reads a part of the plugin. The signature may also be in `data`: kubectl puts text there.
+/// Reads a plugin part. The signature may also be in `data`: kubectl puts text there.
 ///
-/// A value in gzip is unpacked, because a ConfigMap holds 1 MiB and many components are larger. Size, digest and signature
-/// are those of the unpacked bytes.
+/// Unpacks gzip values, because a ConfigMap holds 1 MiB and many components are larger. Size, digest and signature are
+/// checked on the unpacked bytes.
 pub(super) fn read(
     ConfigMap { object, key }: &ConfigMap,
     part: Part,
@@ -65,7 +65,7 @@ fn binary(object: &Value, key: &str) -> Result<Vec<u8>, Failure> {
     })
 }
 
-/// Unpacks bytes in gzip, at most one byte beyond the limit.
+/// Unpacks gzip bytes, at most one byte beyond the limit.
 fn unpacked(bytes: Vec<u8>, part: Part) -> Result<Vec<u8>, Failure> {
     if !bytes.starts_with(GZIP) {
         return Ok(bytes);

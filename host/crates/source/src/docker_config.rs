@@ -14,7 +14,7 @@ pub struct DockerConfig {
     logins: Vec<(LoginScope, Login)>,
 }
 
-/// The credentials of one registry entry.
+/// Credentials in a registry entry.
 #[derive(Clone, Debug)]
 pub(super) enum Login {
     Password(Credentials),
@@ -24,7 +24,7 @@ pub(super) enum Login {
     Registry(SecretString),
 }
 
-/// The scope of credentials: a host, in which `*` stands for one label, and a prefix of repository names.
+/// The scope for credentials: a host, in which `*` matches one label, and a repository name prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct LoginScope {
     host: String,
@@ -47,9 +47,9 @@ struct StoredLogin {
 }
 
 impl DockerConfig {
-    /// Reads the value of `.dockerconfigjson`.
+    /// Reads a `.dockerconfigjson` value.
     pub fn from_json(text: &[u8]) -> Result<Self, Failure> {
-        // The text may hold passwords where it is malformed, so its parse errors are not shown.
+        // The text may hold passwords where it is malformed, so parse errors are not shown.
         let stored: StoredLogins = serde_json::from_slice(text).map_err(|_| {
             let form = r#"{"auths": {"registry": {"auth": ...}}}"#;
             Failure::credentials(
@@ -66,8 +66,8 @@ impl DockerConfig {
         Ok(Self { logins })
     }
 
-    /// Returns the credentials for a repository. Of several entries the one with the longest path wins, and then one
-    /// with the exact host.
+    /// Returns the credentials for a repository. The entry with the longest path wins, and then one with the exact
+    /// host.
     pub(super) fn login(&self, host: &str, repository: &str) -> Option<&Login> {
         self.logins
             .iter()

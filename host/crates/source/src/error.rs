@@ -1,4 +1,4 @@
-//! Errors of fetching, pushing and signing plugins.
+//! Errors from fetching, pushing and signing plugins.
 
 use std::{error::Error as StdError, time::Duration};
 
@@ -17,7 +17,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// Returns the failure of an attempt, such as `fetch file a.wasm`.
+    /// Returns an error for a failed attempt, such as `fetch file a.wasm`.
     pub(super) const fn new(attempt: String, source: Failure) -> Self {
         Self { attempt, source }
     }
@@ -27,35 +27,35 @@ impl Error {
         self.source.kind.rules().0
     }
 
-    /// The time of the next attempt.
+    /// When to retry.
     pub const fn retry(&self) -> Retry {
         self.source.retry()
     }
 }
 
-/// A failed step, with its remedy.
+/// A failed step with a remedy.
 ///
-/// Addresses are shown without their query, which often is a secret, and bodies of servers are not shown at all.
+/// Omits the query in addresses, which often is a secret, and the bodies that servers send.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
-    /// The kind of the failure.
+    /// The kind of failure.
     pub kind: FailureKind,
     message: String,
     #[source]
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-/// The kinds of failures, which decide the category, the party at fault and the next attempt.
+/// Failure kinds, which decide the category, the party to blame and the retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
-    /// The certificates or the proxies of the settings cannot be used.
+    /// The certificates or proxies in the settings are unusable.
     SettingsInvalid,
     /// The host has no directory for plugin files.
     NoSourceDir,
-    /// The path, the address, the credentials or the target of a push cannot be used.
+    /// The path, address, credentials or push target is unusable.
     SourceInvalid,
-    /// The server, or the target of a redirect, is at an address that plugins may not come from.
+    /// The server or redirect target is at an address that plugins may not come from.
     AddressRefused,
     /// The source does not have the object.
     NotFound,
@@ -63,19 +63,19 @@ pub enum FailureKind {
     KeyMissing,
     /// The file cannot be read.
     ReadFailed,
-    /// The bytes are not those of a plugin, a manifest or a signature.
+    /// The bytes are no plugin, manifest or signature.
     ArtifactMalformed,
     /// The bytes exceed the limit.
     TooLarge,
     /// No connection was made, or it broke.
     Unreachable,
-    /// No trusted authority signed the certificate of the server.
+    /// No trusted authority signed the server's certificate.
     Untrusted,
     /// The server is too slow, or the whole operation took too long.
     TooSlow,
     /// The server denied access.
     Denied,
-    /// The server asks for a pause.
+    /// The server requests a pause.
     Throttled {
         /// The length of the pause.
         retry_after: Duration,
@@ -86,13 +86,14 @@ pub enum FailureKind {
     WrongDigest,
     /// There is no signature.
     Unsigned,
-    /// The signature is invalid: by another key or of other content.
+    /// The signature is invalid: made with another key or for other content.
     BadSignature,
     /// The operating system returned no random bytes, or the key is unusable.
     SigningFailed,
 }
 
-/// The longest message, in characters: a server may choose parts of it, such as media types. Chosen: more than any other.
+/// The longest message, in characters: a server may choose parts of it, such as media types. More than any other
+/// message needs.
 const MESSAGE_CHARS_MAX: usize = 1024;
 
 impl FailureKind {
@@ -106,7 +107,7 @@ impl FailureKind {
         }
     }
 
-    /// Returns a failure because of `source`.
+    /// Returns a failure with `source` as the cause.
     pub(super) fn because(
         self,
         message: impl Into<String>,
@@ -118,12 +119,12 @@ impl FailureKind {
         }
     }
 
-    /// The category, the party at fault and the time of the next attempt.
+    /// The category, the party to blame and the retry.
     ///
-    /// The author of the guest is at fault if the bytes are wrong, the author of the Plugin if the request is wrong, and
-    /// the cluster if a server does not answer.
-    /// Content that was checked and found wrong stays wrong until a user changes the source or the expectation. All else
-    /// can change without an event: a server that moves, a corrected Secret, a signature that follows its artifact.
+    /// Wrong bytes are the guest author's fault, a wrong request is the Plugin author's, and the cluster is to blame if
+    /// a server does not answer. Content that failed a check stays wrong until a user changes the source or the
+    /// expectation. All else can change without an event: a server that moves, a corrected Secret, a signature that
+    /// follows its artifact.
     const fn rules(self) -> (&'static str, Blame, Retry) {
         use Blame::{Cluster, Guest, Host, Parent};
         use Retry::{At, Backoff, Never, OnChange};
@@ -152,12 +153,12 @@ impl FailureKind {
 }
 
 impl Failure {
-    /// The party that is at fault.
+    /// The party to blame.
     pub const fn blame(&self) -> Blame {
         self.kind.rules().1
     }
 
-    /// The time of the next attempt.
+    /// When to retry.
     pub const fn retry(&self) -> Retry {
         self.kind.rules().2
     }
@@ -189,7 +190,7 @@ impl Failure {
     }
 }
 
-/// Returns the result of a search; none if the source does not have the object.
+/// Returns a search result; none if the source does not have the object.
 pub(super) fn optional<T>(found: Result<T, Failure>) -> Result<Option<T>, Failure> {
     match found {
         Err(failure) if failure.kind == FailureKind::NotFound => Ok(None),

@@ -14,7 +14,7 @@ use rustix::{
 
 use super::{Failure, FailureKind, File, Part, Settings, error::check_size};
 
-/// Reads a part of the plugin; the signature is beside the file.
+/// Reads a plugin part; the signature is beside the file.
 pub(super) async fn read(
     settings: &Settings,
     file: &File,
@@ -54,8 +54,7 @@ fn read_below(directory: &Path, path: &str, part: Part) -> Result<(Vec<u8>, Dige
 /// Opens a file below the directory.
 ///
 /// The kernel enforces the boundary while it follows the path, so no process can move a link between a check and the
-/// open.
-/// Links inside of the directory are followed: a mounted ConfigMap consists of them.
+/// open. Links within the directory are followed: a mounted ConfigMap consists of them.
 fn open(directory: &OwnedFd, path: &str) -> Result<OwnedFd, Failure> {
     let plain = !path.is_empty()
         && Path::new(path)

@@ -9,9 +9,9 @@ use super::{
 };
 
 impl Http {
-    /// Returns true if a list of hosts, with commas between them, has the server.
+    /// Returns true if a comma-separated list of hosts has the server.
     ///
-    /// A host is written with its port, unless that is the default port of the address's scheme.
+    /// A host is written with its port, except for the scheme's default port.
     pub fn is_at_one_of(&self, hosts: &str) -> bool {
         let Ok(url) = Url::parse(&self.url) else {
             return false;
@@ -23,7 +23,7 @@ impl Http {
     }
 }
 
-/// Reads a part of the plugin. The signature is at the same address, query included, with `.sig` at the end of the path.
+/// Reads a plugin part. The signature is at the same address, query included, with `.sig` appended to the path.
 pub(super) async fn read(
     transport: &Transport,
     http: &Http,

@@ -17,19 +17,19 @@ use rustls::{
 
 use super::{Failure, FailureKind};
 
-/// The supported kinds of keys: the name in a public key, the length of the key in bytes, and the check of a signature.
-/// A P-256 key is an uncompressed point.
+/// Supported key kinds: the name in a public key, the key length in bytes, and the signature check. A P-256 key is an
+/// uncompressed point.
 const KINDS: [(AlgorithmIdentifier, usize, &dyn VerificationAlgorithm); 2] = [
     (alg_id::ECDSA_P256, 65, &ECDSA_P256_SHA256_ASN1),
     (alg_id::ED25519, 32, &ED25519),
 ];
-/// The schemes in which keys of these kinds sign.
+/// Signature schemes for these keys.
 const SCHEMES: [SignatureScheme; 2] = [
     SignatureScheme::ECDSA_NISTP256_SHA256,
     SignatureScheme::ED25519,
 ];
 
-/// A text that is not a usable key.
+/// Text that is not a usable key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidKey {
     /// There is no public key in it.
@@ -37,7 +37,7 @@ pub enum InvalidKey {
         "this is not a public key: give the PEM text of cosign.pub, which starts with -----BEGIN PUBLIC KEY-----"
     )]
     NotPublic,
-    /// It is a public key of another kind.
+    /// An unsupported public key.
     #[error(
         "this kind of public key is not supported: use ECDSA on P-256, as cosign does, or Ed25519"
     )]
@@ -52,12 +52,12 @@ pub enum InvalidKey {
         "the private key is encrypted, which is not supported: make one with `openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256`, or sign with cosign"
     )]
     Encrypted,
-    /// It is a private key of another kind, or damaged.
+    /// An unsupported or damaged private key.
     #[error("this kind of private key is not supported: use ECDSA on P-256 or Ed25519")]
     PrivateKind,
 }
 
-/// A public key of an accepted signer, in DER form.
+/// An accepted signer's public key, in DER form.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PublicKey(SubjectPublicKeyInfoDer<'static>);
 
@@ -75,7 +75,7 @@ impl PublicKey {
             .ok_or(InvalidKey::PublicKind)
     }
 
-    /// Returns the raw key with the check of its signatures; none if the kind is not supported.
+    /// Returns the raw key with the signature check; none if the kind is not supported.
     fn check(&self) -> Option<UnparsedPublicKey<&[u8]>> {
         KINDS.iter().find_map(|(kind, length, algorithm)| {
             let (_, key) = self
@@ -87,13 +87,12 @@ impl PublicKey {
         })
     }
 
-    /// The identity of the key: the digest of its DER form, as printed by `openssl pkey -pubin -outform DER |
-    /// sha256sum`.
+    /// The key's identity: the digest over its DER form, as printed by `openssl pkey -pubin -outform DER | sha256sum`.
     pub fn id(&self) -> Digest {
         Digest::hash(&self.0)
     }
 
-    /// Returns true if the private key of this public key signed the message.
+    /// Returns true if the matching private key signed the message.
     pub(super) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         self.check()
             .is_some_and(|key| key.verify(message, signature).is_ok())
@@ -107,7 +106,7 @@ impl fmt::Debug for PublicKey {
 }
 
 impl SigningKey {
-    /// Reads a PEM text with a private key in PKCS#8 that is not encrypted.
+    /// Reads a PEM text with an unencrypted private key in PKCS#8.
     pub fn from_pem(text: &str) -> Result<Self, InvalidKey> {
         if text.contains("-----BEGIN ENCRYPTED ") {
             return Err(InvalidKey::Encrypted);
@@ -121,14 +120,14 @@ impl SigningKey {
             .ok_or(InvalidKey::PrivateKind)
     }
 
-    /// The public key of this private key.
+    /// The matching public key.
     pub fn public(&self) -> PublicKey {
         let key = self.0.public_key().map(SubjectPublicKeyInfoDer::into_owned);
         // Keys of both kinds have a public key; an empty one would verify nothing.
         PublicKey(key.unwrap_or_else(|| SubjectPublicKeyInfoDer::from(Vec::new())))
     }
 
-    /// Signs a message. The text is the output of `cosign sign-blob --key` and the content of a `.sig` file.
+    /// Signs a message. Returns the same text as `cosign sign-blob --key`, for a `.sig` file.
     pub fn sign(&self, message: &[u8]) -> Result<String, Failure> {
         let failed = || FailureKind::SigningFailed.failure("failed to make the signature");
         let signature = self

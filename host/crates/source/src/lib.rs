@@ -1,9 +1,8 @@
-//! Sources of plugin bytes: a file, HTTP, an OCI registry, a ConfigMap; with the digest and the signature of the bytes.
+//! Sources for plugin bytes: a file, HTTP, an OCI registry or a ConfigMap, with digest and signature checks.
 //!
 //! [`Fetcher::fetch`] returns only bytes that meet the expectation: within the limit, with the expected digest, signed
-//! by one of the expected keys.
-//! Everything that a fetch needs is handed in: this module reads no Secret, no ConfigMap and no environment.
-//! It keeps no state between two fetches, does not retry, and does not know the form of a plugin.
+//! with one of the expected keys. The caller provides everything for a fetch: this crate reads no Secret, no ConfigMap
+//! and no environment. It keeps no state between fetches, does not retry, and does not know the plugin format.
 
 mod address;
 mod config_map;
@@ -42,17 +41,17 @@ use innkeeper_model::Digest;
 
 use self::transport::Transport;
 
-/// The plugin in errors.
+/// The plugin's name in errors.
 const PLUGIN: &str = "the plugin";
 
-/// The place of a plugin's bytes.
+/// The place of plugin bytes.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// An artifact in a registry.
     Oci(Oci),
     /// A file on a web server.
     Http(Http),
-    /// A value of a ConfigMap.
+    /// A ConfigMap value.
     ConfigMap(ConfigMap),
     /// A file below the host's directory for plugins.
     File(File),
@@ -61,7 +60,7 @@ pub enum Source {
 /// An artifact in a registry.
 #[derive(Clone, Debug)]
 pub struct Oci {
-    /// The name of the artifact.
+    /// The artifact reference.
     pub reference: Reference,
     /// The pull secret; none: anonymous.
     pub docker_config: Option<DockerConfig>,
@@ -74,11 +73,11 @@ pub struct Oci {
 pub struct Http {
     /// The address: `http` or `https`, without user and password.
     pub url: String,
-    /// The credentials; sent only to the scheme, host and port of the address.
+    /// The credentials; sent only to the address's scheme, host and port.
     pub credentials: Option<Credentials>,
 }
 
-/// A value of a ConfigMap.
+/// A ConfigMap value.
 #[derive(Clone, Debug)]
 pub struct ConfigMap {
     /// The whole object, as the API server has it.
@@ -94,7 +93,7 @@ pub struct File {
     pub path: String,
 }
 
-/// Credentials of a web server or a registry.
+/// Credentials for a web server or a registry.
 #[derive(Clone, Debug)]
 pub enum Credentials {
     /// A name and a password.
@@ -108,7 +107,7 @@ pub enum Credentials {
     Bearer(SecretString),
 }
 
-/// Shows the place without secrets: an address is shown without its query.
+/// Shows the place without secrets: omits the query in addresses.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -126,12 +125,11 @@ impl fmt::Display for Source {
 /// The requirements that fetched bytes must meet.
 #[derive(Clone, Debug, Default)]
 pub struct Expectation {
-    /// Their digest; none: any.
+    /// The required digest; none: any.
     pub digest: Option<Digest>,
-    /// The accepted signers: one of these keys is enough, so that keys can be rotated.
-    /// Empty: signatures are not checked.
+    /// The accepted signers: one key is enough, so keys can be rotated. Empty: signatures are not checked.
     pub keys: Vec<PublicKey>,
-    /// The registry and repository that a signature has to name, as `registry.example/plugins/memcached`; none: any.
+    /// The registry and repository that a signature must name, as `registry.example/plugins/memcached`; none: any.
     pub repository: Option<String>,
 }
 
@@ -140,11 +138,11 @@ pub struct Expectation {
 pub struct Fetched {
     /// The bytes.
     pub bytes: Vec<u8>,
-    /// Their digest.
+    /// The digest for these bytes.
     pub digest: Digest,
-    /// The digest of the artifact's manifest, for an artifact in a registry.
+    /// The manifest digest, for an artifact in a registry.
     pub manifest_digest: Option<Digest>,
-    /// The [`PublicKey::id`] of the key that signed, where keys were given.
+    /// The signer's [`PublicKey::id`], if keys were given.
     pub signed_by: Option<Digest>,
 }
 
@@ -224,20 +222,20 @@ impl Fetcher {
         self.in_time(format!("fetch {source}"), fetched).await
     }
 
-    /// Pushes a plugin as an artifact, in the layout that all tools for WebAssembly artifacts read.
+    /// Pushes a plugin as an artifact, in the layout that all WebAssembly artifact tools read.
     ///
-    /// The same package has the same manifest, so pushing again changes nothing.
-    /// The reference must have a tag and no digest.
+    /// The same package has the same manifest, so pushing again changes nothing. The reference must have a tag and no
+    /// digest.
     pub async fn push(&self, target: &Oci, package: &Package) -> Result<Pushed, Error> {
         let pushed = oci::push(&self.transport, target, package);
         self.in_time(format!("push {}", target.reference), pushed)
             .await
     }
 
-    /// Signs a pushed artifact, for the repository that the signature names. [`Fetcher::fetch`] and `cosign verify --key ... --insecure-ignore-tlog` find the
-    /// signature.
+    /// Signs a pushed artifact, for the repository that the signature names. [`Fetcher::fetch`] and `cosign verify
+    /// --key ... --insecure-ignore-tlog` find the signature.
     ///
-    /// Signatures by other keys stay.
+    /// Signatures with other keys stay.
     pub async fn sign(
         &self,
         target: &Oci,
@@ -250,7 +248,7 @@ impl Fetcher {
             .await
     }
 
-    /// Fetches bytes whose signature covers the bytes themselves: those of every source except a registry.
+    /// Fetches bytes whose signature covers the bytes themselves, as in every source except a registry.
     async fn fetch_parts<F>(
         &self,
         source: &Source,
@@ -296,12 +294,12 @@ impl Fetcher {
     }
 }
 
-/// The plugin or its signature, in a source that has both as files.
+/// The plugin or the signature, in a source that has both as files.
 #[derive(Clone, Copy)]
 struct Part {
     /// The part in errors.
     what: &'static str,
-    /// The end of its name.
+    /// The file name suffix.
     suffix: &'static str,
     /// The limit, in bytes.
     bytes_max: u64,

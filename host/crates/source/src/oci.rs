@@ -1,8 +1,8 @@
 //! Plugins as artifacts in registries: pull, push and signatures.
 //!
-//! The layout is that of the CNCF for WebAssembly: an image manifest with the configuration
-//! `application/vnd.wasm.config.v0+json` and one layer `application/wasm`.
-//! Other tools write, or wrote, other media types; they are read as long as exactly one layer is WebAssembly.
+//! The layout is CNCF's for WebAssembly: an image manifest with the configuration `application/vnd.wasm.config.v0+json`
+//! and one layer `application/wasm`. Other tools write, or wrote, other media types; they are accepted as long as
+//! exactly one layer is WebAssembly.
 
 mod manifest;
 mod push;
@@ -30,7 +30,7 @@ use super::{
     Expectation, Failure, Fetched, Oci, PLUGIN, Settings, error::check_size, transport::Transport,
 };
 
-/// Pulls a plugin from the first mirror of the registry that has it, or else from the registry itself.
+/// Pulls a plugin from the registry's first mirror that has it, or else from the registry itself.
 pub(super) async fn fetch(
     transport: &Transport,
     settings: &Settings,
@@ -56,9 +56,9 @@ pub(super) async fn fetch(
     pull(transport, oci, None, expectation, bytes_max).await
 }
 
-/// Pulls a plugin: first the manifest, then the signatures, then the layer.
+/// Pulls a plugin: manifest, then signatures, then layer.
 ///
-/// Signatures are checked before the layer is read: it may be large.
+/// Signatures are checked before reading the layer, which may be large.
 async fn pull(
     transport: &Transport,
     oci: &Oci,

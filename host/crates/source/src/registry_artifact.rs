@@ -10,10 +10,10 @@ use super::{
     Package, Proxies, Pushed, Reference, Settings, SigningKey, Source,
 };
 
-/// The optional prefix of a reference, as other tools write it.
+/// An optional reference prefix, as other tools write it.
 const SCHEME: &str = "oci://";
 
-/// The connection settings of registries.
+/// Connection settings for registries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RegistrySettings {
     /// Use plain HTTP.
@@ -29,11 +29,11 @@ pub struct RegistrySettings {
 /// A file in the form of `~/.docker/config.json`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DockerConfigText {
-    /// The path of the file.
+    /// The file's path.
     pub path: PathBuf,
-    /// The content of the file.
+    /// The file's content.
     pub text: Vec<u8>,
-    /// True if the user named the file, false if it was found in its usual place.
+    /// True if the user named the file, false if it was found in its default place.
     pub is_named: bool,
 }
 
@@ -98,12 +98,12 @@ impl RegistryArtifact {
         })
     }
 
-    /// The reference of the artifact.
+    /// The artifact's reference.
     pub const fn reference(&self) -> &Reference {
         &self.artifact.reference
     }
 
-    /// Returns the name of the artifact with the digest of its manifest.
+    /// Returns the artifact's name with the manifest digest.
     pub fn pinned(&self, manifest: Option<&Digest>) -> String {
         let name = self.reference().name();
         manifest.map_or_else(|| name.clone(), |digest| format!("{name}@{digest}"))
@@ -120,7 +120,7 @@ impl RegistryArtifact {
         self.fetcher.push(&self.artifact, package).await
     }
 
-    /// Signs the artifact with this manifest, for the repository that the signature names: by default its own.
+    /// Signs the artifact with this manifest, for the repository that the signature names: by default the artifact's.
     pub async fn sign(
         &self,
         repository: Option<&str>,

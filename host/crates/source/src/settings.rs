@@ -1,30 +1,30 @@
-//! The limits of a fetch and the network settings.
+//! Fetch limits and network settings.
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
-/// The limits of a fetch and the network settings.
+/// Fetch limits and network settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The directory of plugin files; none: files are not allowed as sources.
+    /// The plugin file directory; none: files are not allowed as sources.
     pub source_dir: Option<PathBuf>,
     /// The largest plugin, in bytes.
     pub bytes_max: u64,
     /// Allows servers in the cluster's own network, on this node or in this Pod.
     ///
-    /// The author of a Plugin chooses the address, and the host can reach servers that the author must not reach, such
-    /// as a cloud's metadata service.
+    /// The Plugin's author chooses the address, and the host can reach servers that the author must not reach, such as
+    /// a cloud's metadata service.
     pub allow_local: bool,
-    /// Certificates of authorities that are trusted in addition to the system's, as PEM.
+    /// Certificates for authorities that are trusted in addition to the system's, as PEM.
     pub certificates_pem: Vec<u8>,
     /// The proxies.
     pub proxies: Proxies,
-    /// Mirrors of registries, by the name of the registry; tried first, in this order, for pulls only.
+    /// Registry mirrors by registry name; tried first, in this order, for pulls only.
     pub mirrors: BTreeMap<String, Vec<String>>,
-    /// The timeout of a connection attempt.
+    /// Timeout for connecting.
     pub connect: Duration,
-    /// The longest silence of a server.
+    /// Timeout while the server sends nothing.
     pub silence: Duration,
-    /// The timeout of a whole fetch.
+    /// Timeout for a whole fetch.
     pub total: Duration,
     /// The slowest accepted rate in bytes per second, measured after the first allowed silence.
     pub rate_bytes_min: u64,

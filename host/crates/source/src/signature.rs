@@ -1,9 +1,9 @@
-//! The content of signatures, and the check against the expected keys.
+//! Parses signatures and checks them against the expected keys.
 //!
-//! Three forms are read, all of them made by `cosign sign --key` and `cosign sign-blob --key`:
-//! a signature of the bytes alone, a signature of a small document that names a manifest (simple signing), and a bundle,
-//! which holds one of the bytes or of a statement about a digest.
-//! Transparency logs and certificates are not checked: only the key is trusted.
+//! Accepts three forms, all from `cosign sign --key` and `cosign sign-blob --key`: a signature for the bytes alone, a
+//! signature for a small document that names a manifest (simple signing), and a bundle, which has a signature for the
+//! bytes or for a statement about a digest. Transparency logs and certificates are not checked: only the key is
+//! trusted.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use innkeeper_model::Digest;
@@ -13,11 +13,11 @@ use super::{Expectation, Failure, FailureKind, PublicKey};
 
 /// The largest signature beside a file, in bytes: an upper limit for every known form.
 pub(super) const FILE_BYTES_MAX: u64 = 64 * 1024;
-/// The type that a simple signature names in its document.
+/// The type in a simple signature's document.
 const SIMPLE_TYPE: &str = "cosign container image signature";
-/// The payload type of a statement.
+/// A statement's payload type.
 const STATEMENT_TYPE: &str = "application/vnd.in-toto+json";
-/// The only predicate that is a signature. Other statements use the same keys: one may say that a plugin is bad.
+/// The only predicate that is a signature. Other statements use the same keys: one may report a bad plugin.
 pub(super) const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
 
 const NOT_BASE64: &str = "the signature is not base64";
@@ -38,7 +38,7 @@ pub(super) fn simple(repository: &str, manifest: &Digest) -> Vec<u8> {
     document.to_string().into_bytes()
 }
 
-/// Checks a simple signature, which covers a document that names the manifest. Returns the key that signed.
+/// Checks a simple signature, which covers a document that names the manifest. Returns the signer's key.
 pub(super) fn check_simple(
     document: &[u8],
     signature: &str,
@@ -62,7 +62,7 @@ pub(super) fn check_simple(
     }
 }
 
-/// Checks a signature of bytes, which come with their digest. Returns the key that signed.
+/// Checks a signature for bytes with this digest. Returns the signer's key.
 pub(super) fn check_blob(
     signature: &[u8],
     bytes: &[u8],
@@ -78,7 +78,7 @@ pub(super) fn check_blob(
     signed_by(bytes, text, anywhere(expectation)?)
 }
 
-/// Checks a bundle about the bytes or, without bytes, about the manifest with that digest. Returns the key that signed.
+/// Checks a bundle about the bytes or, without bytes, about the manifest with that digest. Returns the signer's key.
 pub(super) fn check_bundle(
     bundle: &[u8],
     bytes: Option<&[u8]>,
@@ -107,8 +107,7 @@ fn check_envelope(
         return Err(bad(NOT_UNDERSTOOD));
     };
     let payload = STANDARD.decode(payload).map_err(|_| bad(NOT_BASE64))?;
-    // The signed message includes the type, so that bytes cannot be taken for another type (DSSE's pre-authentication
-    // encoding).
+    // The signed message includes the type, so bytes cannot pass for another type (DSSE's pre-authentication encoding).
     let mut message = format!("DSSEv1 {} {kind} {} ", kind.len(), payload.len()).into_bytes();
     message.extend_from_slice(&payload);
     let mut signatures = signatures
@@ -130,7 +129,7 @@ fn check_envelope(
     }
 }
 
-/// Returns the keys for a signature of a form that names no repository; an error if one is required.
+/// Returns the keys for signature forms that name no repository; an error if one is required.
 fn anywhere(expectation: &Expectation) -> Result<&[PublicKey], Failure> {
     match &expectation.repository {
         None => Ok(&expectation.keys),

@@ -39,7 +39,7 @@ const ED25519_PUB: &str = include_str!("tests/fixtures/ed25519.pub");
 const OTHER_KEY: &str = include_str!("tests/fixtures/other.key");
 pub const OTHER_PUB: &str = include_str!("tests/fixtures/other.pub");
 
-/// Settings that let servers be on loopback.
+/// Settings that allow servers on loopback.
 fn local() -> Settings {
     Settings {
         allow_local: true,

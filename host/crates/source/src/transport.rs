@@ -1,4 +1,4 @@
-//! The HTTP client: one request, its redirects, and an answer that is bounded in size and time.
+//! The HTTP client: one request, its redirects, and a response with limited size and time.
 //!
 //! Credentials are sent only to their scheme, host and port. A redirect to another origin continues without them, even
 //! if it later returns.
@@ -24,14 +24,14 @@ use super::{
     trust::{certificate_error, trust},
 };
 
-/// The limit of redirects: registries need one or two.
+/// Maximum number of redirects: registries need one or two.
 const REDIRECTS_MAX: usize = 5;
-/// The pause if a server requests one without its length. Chosen: registries count pulls in minutes and hours.
+/// The pause if a server requests one without a length: registries count pulls in minutes and hours.
 const PAUSE_DEFAULT: Duration = Duration::from_mins(1);
-/// The longest pause that a server can request. Chosen: a wrong header must not stop a Plugin for days.
+/// The longest pause that a server can request: a wrong header must not stop a Plugin for days.
 const PAUSE_MAX: Duration = Duration::from_hours(1);
 
-/// The client and its limits.
+/// The client and the limits.
 pub(super) struct Transport {
     client: Client,
     guard: Guard,
@@ -48,7 +48,7 @@ pub(super) struct Call {
     pub(super) url: Url,
     /// All headers except the credentials.
     headers: HeaderMap,
-    /// Sent only to the origin of the address.
+    /// Sent only to the address's origin.
     pub(super) credentials: Option<HeaderValue>,
     body: Bytes,
 }
@@ -79,7 +79,7 @@ impl Call {
     }
 }
 
-/// The head of an answer with an unread body.
+/// A response head with an unread body.
 pub(super) struct HttpAnswer<'a> {
     transport: &'a Transport,
     response: Response,
@@ -127,7 +127,7 @@ impl Transport {
         })
     }
 
-    /// Sends a request, and follows the redirects of a GET or HEAD.
+    /// Sends a request, and follows redirects for GET and HEAD.
     pub(super) async fn send(&self, mut call: Call) -> Result<HttpAnswer<'_>, Failure> {
         for _ in 0..=REDIRECTS_MAX {
             let response = self.send_once(&call).await?;
@@ -157,7 +157,7 @@ impl Transport {
             .client
             .request(call.method.clone(), call.url.clone())
             .headers(call.headers.clone())
-            // The digest is that of the uncompressed bytes, so compression is not accepted.
+            // The digest covers the uncompressed bytes, so compression is not accepted.
             .header(ACCEPT_ENCODING, "identity");
         if let Some(credentials) = &call.credentials {
             request = request.header(AUTHORIZATION, credentials.clone());
@@ -165,7 +165,7 @@ impl Transport {
         if !matches!(call.method, Method::GET | Method::HEAD) {
             request = request.body(call.body.clone());
         }
-        // A server answers only after it has received the whole body, so the upload at the slowest rate comes on top.
+        // A server answers only after it has received the whole body, so add the upload time at the slowest rate.
         let patience = self.silence + self.at_slowest(bytes_of(call.body.len()));
         match timeout(patience, request.send()).await {
             Ok(response) => response.map_err(|error| self.not_sent(&call.url, error)),
@@ -173,7 +173,7 @@ impl Transport {
         }
     }
 
-    /// Refuses addresses by their text; the resolver refuses the others.
+    /// Rejects addresses by their text; the resolver rejects the others.
     fn check(&self, url: &Url) -> Result<(), Failure> {
         let refused = |problem| Err(Failure::url_refused(&shown(url.as_str()), problem));
         if !matches!(url.scheme(), "http" | "https") {
@@ -197,7 +197,7 @@ impl Transport {
         }
     }
 
-    /// The transfer time of bytes at the slowest accepted rate.
+    /// The transfer time at the slowest accepted rate.
     fn at_slowest(&self, bytes: u64) -> Duration {
         Duration::from_micros(bytes.saturating_mul(1_000_000) / self.rate_bytes_min.max(1))
     }
@@ -241,12 +241,12 @@ impl HttpAnswer<'_> {
         self.response.headers()
     }
 
-    /// The address that answered, after all redirects.
+    /// The address that responded, after all redirects.
     pub(super) fn url(&self) -> &Url {
         self.response.url()
     }
 
-    /// Returns the body of a successful answer, within the limit, and its digest.
+    /// Returns a successful response's body, within the limit, and the digest.
     pub(super) async fn body_if_ok(
         mut self,
         what: &str,
@@ -268,8 +268,8 @@ impl HttpAnswer<'_> {
         Ok((bytes, digester.finish()))
     }
 
-    /// Returns the next chunk of the body. Fails after too long a silence, and after the transfer has fallen behind the
-    /// slowest rate by the same time.
+    /// Returns the next body chunk. Fails after too long a silence, or once the transfer is behind the slowest rate by
+    /// the same time.
     async fn chunk(&mut self, started: Instant, received: u64) -> Result<Option<Bytes>, Failure> {
         let Transport {
             silence,
@@ -291,9 +291,9 @@ impl HttpAnswer<'_> {
         }
     }
 
-    /// Returns the failure for an error status of a request for the named object.
+    /// Returns the failure for an error status, for a request about the named object.
     ///
-    /// The body is not read: the server writes it, and conditions would show it to others than the author of the Plugin.
+    /// Does not read the body: the server writes it, and conditions would show it to others than the Plugin's author.
     pub(super) fn refusal(&self, what: &str) -> Failure {
         let status = self.status();
         let url = shown(self.url().as_str());
@@ -356,7 +356,7 @@ pub(super) fn parse_url(address: &str) -> Result<Url, Failure> {
         .map_err(|_| Failure::url_refused(&shown(address), "write it as https://host/path"))
 }
 
-/// Refuses an address to which credentials would go over plain HTTP; loopback is no network.
+/// Rejects an address to which credentials would go over plain HTTP, except for loopback.
 pub(super) fn check_private(url: &Url) -> Result<(), Failure> {
     let host = url.host_str().unwrap_or_default();
     let is_loopback = literal(host).is_some_and(|address| address.is_loopback());
@@ -386,7 +386,7 @@ pub(super) fn authorization(credentials: &Credentials) -> Result<HeaderValue, Fa
     Ok(value)
 }
 
-/// Returns the host name of a proxy if it must be resolved. The proxy may be written without a scheme.
+/// Returns a proxy's host name if it must be resolved. The proxy may be written without a scheme.
 fn proxy_name(proxy: &str) -> Option<String> {
     let url = Url::parse(proxy)
         .ok()
@@ -403,7 +403,7 @@ fn literal(host: &str) -> Option<IpAddr> {
     host.trim_matches(['[', ']']).parse().ok()
 }
 
-/// Returns the target of a redirect.
+/// Returns a redirect's target.
 fn follow(from: &Url, location: &HeaderValue) -> Result<Url, Failure> {
     let target = location.to_str().ok().and_then(|text| from.join(text).ok());
     let Some(target) = target else {

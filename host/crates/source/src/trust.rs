@@ -9,7 +9,7 @@ use rustls::{
 
 use super::{Failure, FailureKind};
 
-/// Trusts the authorities of the system and those given.
+/// Trusts the system's authorities and the given ones.
 pub fn trust(certificates_pem: &[u8]) -> Result<ClientConfig, Failure> {
     let mut roots = RootCertStore::empty();
     // The system may have no certificates or some invalid ones: then servers that need them are not trusted.
@@ -37,7 +37,7 @@ pub fn trust(certificates_pem: &[u8]) -> Result<ClientConfig, Failure> {
     Ok(config)
 }
 
-/// Returns the reason why the certificate of a server is not accepted; none if a connection failed by something else.
+/// Returns why a server's certificate is not accepted; none if a connection failed for another reason.
 pub fn certificate_error(error: &reqwest::Error) -> Option<&CertificateError> {
     let first: &(dyn Error + 'static) = error;
     let mut causes = iter::successors(Some(first), |&cause| {

@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Failure, FailureKind};
 
-/// The manifest of an artifact.
+/// Media type for an artifact manifest.
 pub(super) const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
-/// A list of manifests.
+/// Media type for a manifest list.
 pub(super) const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
 
-/// A manifest, or a list of manifests.
+/// A manifest or a manifest list.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct OciManifest {
@@ -37,7 +37,7 @@ pub(super) struct OciManifest {
 #[serde(rename_all = "camelCase")]
 pub(super) struct BlobDescriptor {
     pub(super) media_type: String,
-    /// As text: a part that is not used may have a digest of another algorithm.
+    /// As text: an unused part may have a digest with another algorithm.
     pub(super) digest: String,
     pub(super) size: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -18,16 +18,16 @@ use crate::{
     transport::{Call, Transport},
 };
 
-/// The configuration of an artifact that is WebAssembly.
+/// Configuration media type for a WebAssembly artifact.
 const CONFIG_TYPE: &str = "application/vnd.wasm.config.v0+json";
-/// The type of an image configuration, as cosign uses it for signatures.
+/// Image configuration media type, as cosign uses it for signatures.
 const IMAGE_CONFIG_TYPE: &str = "application/vnd.oci.image.config.v1+json";
-/// The layer of an artifact that is WebAssembly.
+/// Layer media type for a WebAssembly artifact.
 const LAYER_TYPE: &str = "application/wasm";
-/// The constant time of all artifacts, so that the same bytes have the same manifest. Readers require a time.
+/// The same time in all artifacts, so the same bytes have the same manifest. Readers require a time.
 const CREATED: &str = "1970-01-01T00:00:00Z";
 
-/// The title of an artifact; of a layer, the file name that clients use for it.
+/// An artifact's title; for a layer, the file name in clients.
 const TITLE_ANNOTATION: &str = "org.opencontainers.image.title";
 
 /// A plugin to be pushed.
@@ -46,9 +46,9 @@ pub struct Package {
 /// A pushed artifact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pushed {
-    /// The digest of the plugin's bytes.
+    /// The digest for the plugin's bytes.
     pub digest: Digest,
-    /// The digest of the manifest.
+    /// The manifest digest.
     pub manifest_digest: Digest,
 }
 
@@ -97,7 +97,7 @@ pub(crate) async fn push(
     })
 }
 
-/// Adds a signature to those of a manifest, unless the key has already signed it for the repository.
+/// Adds a signature to a manifest, unless the key has already signed it for the repository.
 ///
 /// If two clients sign at the same moment, one signature may be lost and must be made again: registries cannot append
 /// to a manifest.
@@ -151,8 +151,8 @@ pub(crate) async fn sign(
     Ok(())
 }
 
-/// Pushes a configuration, and then the manifest with it and layers that were pushed before, so that the manifest never
-/// refers to a missing blob. Returns the digest of the manifest.
+/// Pushes a configuration, and then the manifest with layers that were pushed before, so the manifest never refers to a
+/// missing blob. Returns the manifest digest.
 async fn push_manifest(
     registry: &mut Registry<'_>,
     tag: &str,

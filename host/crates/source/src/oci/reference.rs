@@ -1,10 +1,10 @@
-//! Names of artifacts: `registry.example/plugins/memcached:1.4.0`.
+//! Artifact references: `registry.example/plugins/memcached:1.4.0`.
 
 use std::{fmt, str::FromStr};
 
 use innkeeper_model::Digest;
 
-/// The name of an artifact: registry, repository, and a tag or the digest of its manifest or both.
+/// An artifact reference: registry, repository, and a tag, a manifest digest, or both.
 ///
 /// Nothing is filled in: a default registry or tag would be a guess.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,12 +25,12 @@ pub struct InvalidReference {
     pub problem: &'static str,
 }
 
-/// The limits of registries for the length of a repository and of a tag, in bytes.
+/// Length limits for repositories and tags in registries, in bytes.
 const REPOSITORY_MAX: usize = 255;
 const TAG_MAX: usize = 128;
 
 impl Reference {
-    /// The registry as it is named, with its port.
+    /// The registry as written, with port.
     pub fn registry(&self) -> &str {
         &self.registry
     }
@@ -50,7 +50,7 @@ impl Reference {
         self.tag.as_deref()
     }
 
-    /// The digest of the manifest.
+    /// The manifest digest.
     pub const fn digest(&self) -> Option<&Digest> {
         self.digest.as_ref()
     }

@@ -17,11 +17,10 @@ use crate::{
     transport::{Call, HttpAnswer, Transport, parse_url},
 };
 
-/// The common limit of registries; the manifests of plugins have less than a kilobyte.
+/// The registries' common limit; plugin manifests have less than a kilobyte.
 const MANIFEST_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// The requested types of manifests. A list of manifests cannot be used, but it is requested so that the error can name
-/// it.
+/// The requested manifest types. A manifest list is unusable, but it is requested so the error can name it.
 pub(super) const ARTIFACT_TYPES: &str = "application/vnd.oci.image.manifest.v1+json, \
     application/vnd.docker.distribution.manifest.v2+json, \
     application/vnd.oci.image.index.v1+json, \
@@ -30,7 +29,7 @@ pub(super) const ARTIFACT_TYPES: &str = "application/vnd.oci.image.manifest.v1+j
 /// A session about one repository.
 pub(super) struct Registry<'a> {
     transport: &'a Transport,
-    /// The repository's address, with a slash at its end.
+    /// The repository's address, ending in a slash.
     repository: Url,
     login: Option<&'a Login>,
     realm: Realm,
@@ -38,8 +37,8 @@ pub(super) struct Registry<'a> {
 }
 
 impl<'a> Registry<'a> {
-    /// Opens a session with the registry of an artifact, or with a mirror of it: a host, or a host and a prefix for
-    /// repositories. `http://` before a mirror selects plain HTTP.
+    /// Opens a session with an artifact's registry or a mirror: a host, or a host with a prefix for repositories.
+    /// `http://` before a mirror selects plain HTTP.
     pub(super) fn open(
         transport: &'a Transport,
         oci: &'a Oci,
@@ -71,7 +70,7 @@ impl<'a> Registry<'a> {
         })
     }
 
-    /// Returns a manifest by its tag or digest. Bytes that do not have the requested digest are an error.
+    /// Returns a manifest by tag or digest. Bytes without the requested digest are an error.
     pub(super) async fn manifest(
         &mut self,
         version: &str,
@@ -87,7 +86,7 @@ impl<'a> Registry<'a> {
         Ok((text, found))
     }
 
-    /// Returns the list of manifests that refer to a manifest; none if the registry knows none.
+    /// Returns the list of manifests that refer to a manifest, if the registry knows any.
     pub(super) async fn referrers(&mut self, digest: &Digest) -> Result<Option<Vec<u8>>, Failure> {
         const WHAT: &str = "the list of signatures";
 
@@ -103,7 +102,7 @@ impl<'a> Registry<'a> {
         Ok(index.map(|(text, _)| text))
     }
 
-    /// Returns a blob of a known digest and size.
+    /// Returns a blob with a known digest and size.
     pub(super) async fn blob(&mut self, blob: &Blob, what: &str) -> Result<Vec<u8>, Failure> {
         let url = self.url(&format!("blobs/{}", blob.digest))?;
         let read = self
@@ -163,8 +162,8 @@ impl<'a> Registry<'a> {
     }
 }
 
-/// The host of a registry and the repository there. The Docker Hub has another host than its name, and `library/`
-/// before the names of its own images.
+/// A registry's host and the repository there. Docker Hub's host differs from its name, and has `library/` before its
+/// own images' names.
 fn place(oci: &Oci) -> (&str, String) {
     match (oci.reference.registry(), oci.reference.repository()) {
         ("docker.io" | "index.docker.io", repository) => {

@@ -1,4 +1,4 @@
-//! The places of an artifact's signatures: the tag `sha256-<digest>.sig`, and bundles that refer to the manifest.
+//! Finds an artifact's signatures: under the tag `sha256-<digest>.sig`, and in bundles that refer to the manifest.
 
 use std::collections::BTreeMap;
 
@@ -14,33 +14,33 @@ use crate::{
     signature,
 };
 
-/// The type of a document that names a manifest.
+/// The media type for a document that names a manifest.
 pub(super) const SIMPLE_TYPE: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
-/// The annotation that holds the signature of such a document.
+/// The annotation that holds such a document's signature.
 pub(super) const SIGNATURE_ANNOTATION: &str = "dev.cosignproject.cosign/signature";
-/// The prefix of the type of a bundle; its version follows.
+/// The media type prefix for bundles; a version follows.
 const BUNDLE_TYPE: &str = "application/vnd.dev.sigstore.bundle";
 /// The type that some registries return for every artifact, because they tell artifacts apart only by their
 /// configurations.
 const UNTOLD_TYPE: &str = "application/vnd.oci.empty.v1+json";
-/// The annotation with the subject of a bundle.
+/// The annotation with a bundle's subject.
 const PREDICATE_ANNOTATION: &str = "dev.sigstore.bundle.predicateType";
-/// The limit of checked signatures of each form: a client that may push can push any number.
+/// Maximum number of checked signatures in each form: a client that may push can push any number.
 const SIGNATURES_MAX: usize = 16;
-/// The limit of a document; real ones have a few hundred bytes.
+/// Size limit for a document; real ones have a few hundred bytes.
 const SIMPLE_BYTES_MAX: u64 = 64 * 1024;
-/// The limit of a bundle, which may hold proofs of a transparency log.
+/// Size limit for a bundle, which may hold transparency log proofs.
 const BUNDLE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// The tag of a manifest's signatures.
+/// The tag for a manifest's signatures.
 pub(super) fn tag(manifest: &Digest) -> String {
     format!("sha256-{}.sig", manifest.to_hex())
 }
 
-/// Looks for a signature of the manifest as expected, and returns its key.
+/// Looks for an expected signature for the manifest, and returns the key.
 ///
-/// A wrong signature does not hide a valid one. If a signature cannot be read now, it might be the valid one, so that
-/// is an error.
+/// A wrong signature does not hide a valid one. A signature that is unreadable now might be the valid one, so it is an
+/// error.
 pub(super) async fn check(
     registry: &mut Registry<'_>,
     manifest: &Digest,
@@ -91,7 +91,7 @@ pub(super) async fn check(
 enum Signature {
     /// The layer with the document.
     Simple(BlobDescriptor),
-    /// The manifest of the bundle.
+    /// The bundle's manifest.
     Bundle(BlobDescriptor),
 }
 
@@ -137,7 +137,7 @@ impl Signature {
     }
 }
 
-/// Returns true if an entry of a list is a bundle or may be one, and its annotations name no other subject.
+/// Returns true if a list entry is a bundle or may be one, unless the annotations name another subject.
 fn may_be_signature(descriptor: &BlobDescriptor) -> bool {
     let kind = descriptor.artifact_type.as_deref();
     let is_untold = kind.is_none_or(|kind| kind == UNTOLD_TYPE);
@@ -148,7 +148,7 @@ fn is_bundle(kind: Option<&str>) -> bool {
     kind.is_some_and(|kind| kind.starts_with(BUNDLE_TYPE))
 }
 
-/// Returns true unless the annotations name another subject: software bills of materials come in bundles, too.
+/// Returns true unless the annotations name another subject: bundles also contain software bills of materials.
 fn is_about_signing(annotations: &BTreeMap<String, String>) -> bool {
     let about = annotations.get(PREDICATE_ANNOTATION);
     about.is_none_or(|about| about == signature::SIGNED)

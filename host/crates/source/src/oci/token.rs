@@ -13,13 +13,13 @@ use crate::{
     transport::{Call, Transport, authorization, check_private},
 };
 
-/// An upper limit for every known form of a token.
+/// An upper limit for every known token form.
 const TOKEN_BYTES_MAX: u64 = 256 * 1024;
 
-/// The shown part of an address that is no URL, in characters: enough for a path.
+/// Maximum number of characters to show from an address that is no URL: enough for a path.
 const ADDRESS_CHARS_SHOWN: usize = 100;
 
-/// The scope of a token.
+/// A token's scope.
 pub(super) struct Realm {
     /// Repository and actions, as registries write them.
     pub(super) scope: String,
@@ -29,9 +29,9 @@ pub(super) struct Realm {
 
 /// The way to sign in.
 pub(super) enum SignIn {
-    /// By a header that is known.
+    /// With a known header.
     Header(HeaderValue),
-    /// By a token, which this request returns.
+    /// With a token, which this request returns.
     Token(Box<Call>),
 }
 
@@ -116,9 +116,9 @@ fn bearer(
     Ok(SignIn::Token(Box::new(call)))
 }
 
-/// Returns the header with the token in the answer of a token server.
+/// Returns the header with the token from a token server's response.
 pub(super) fn header(text: &[u8], asked: &Url) -> Result<HeaderValue, Failure> {
-    // An answer that cannot be parsed may still hold a token, so it is not shown.
+    // A malformed response may still contain a token, so it is not shown.
     let answered: Value = serde_json::from_slice(text).unwrap_or_default();
     let token = ["token", "access_token"]
         .into_iter()

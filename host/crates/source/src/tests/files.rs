@@ -37,7 +37,7 @@ async fn read(inner: &Path, path: &str, expectation: &Expectation) -> Result<Fet
 #[tokio::test]
 async fn a_file_below_the_directory_is_read() {
     let (_outer, inner) = directory();
-    // The layout of a mounted ConfigMap.
+    // The layout for a mounted ConfigMap.
     symlink("below", inner.join("..data")).unwrap();
     symlink("..data/pond.wasm", inner.join("pond.wasm")).unwrap();
     for path in ["below/pond.wasm", "./below/./pond.wasm", "pond.wasm"] {

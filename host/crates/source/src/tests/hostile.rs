@@ -1,4 +1,4 @@
-//! The readers of a registry's answers, for the fuzz targets: each takes the bytes alone.
+//! Parsers for registry responses, for the fuzz targets: each takes only the bytes.
 
 use innkeeper_model::Digest;
 
@@ -8,13 +8,13 @@ use super::{
 };
 use crate::{Expectation, Failure, signature, transport::parse_url};
 
-/// Returns the digest and the size of the only layer that is WebAssembly.
+/// Returns the digest and size for the only WebAssembly layer.
 pub fn plugin_of_manifest(text: &[u8]) -> Result<(Digest, u64), Failure> {
     let layer = OciManifest::parse(text)?.plugin()?;
     Ok((layer.digest, layer.size))
 }
 
-/// Returns the address of the token that a challenge of a registry asks for; none if it asks for none. No request is sent.
+/// Returns the token address that a registry's challenge requests, if it requests a token. Sends no request.
 pub fn token_address(challenge: &str, insecure: bool) -> Result<Option<String>, Failure> {
     let repository = parse_url("https://registry.example/v2/plugins/pond/")?;
     let realm = Realm {
@@ -29,13 +29,13 @@ pub fn token_address(challenge: &str, insecure: bool) -> Result<Option<String>, 
     }))
 }
 
-/// Reads the answer of a token server.
+/// Reads a token server's response.
 pub fn token(text: &[u8]) -> Result<(), Failure> {
     let url = parse_url("https://registry.example/token")?;
     token::header(text, &url).map(drop)
 }
 
-/// Checks a bundle, and a document with a signature of other bytes; both refer to the manifest with that digest.
+/// Checks a bundle, and a signed document for other bytes; both refer to the manifest with that digest.
 pub fn signatures(
     text: &[u8],
     signature: &str,

@@ -259,7 +259,7 @@ async fn local_addresses_are_refused_however_they_are_written() {
     }
     assert!(server.requests().is_empty());
 
-    // The proxy setting lets the first server through as if it were public; its redirect is checked as well.
+    // The proxy setting lets the first server through as if it were public; the redirect is checked as well.
     let mut settings = Settings::default();
     settings.proxies.http = Some(redirect.origin.clone());
     let source = at("http://plugins.test/pond.wasm".to_owned());
@@ -299,7 +299,7 @@ async fn a_proxy_is_used_and_is_no_source() {
 #[tokio::test]
 async fn a_proxy_that_is_down_is_named() {
     let mut settings = local();
-    // No process listens on the first port of loopback.
+    // No process listens on loopback's first port.
     let nobody = Some("http://127.0.0.1:1".to_owned());
     (settings.proxies.https, settings.proxies.http) = (nobody.clone(), nobody);
     settings.proxies.no_proxy = Some("127.0.0.1".to_owned());

@@ -204,7 +204,7 @@ async fn the_texts_of_registries_and_token_servers_are_not_shown() {
         let refused = anything(registry.private(":1")).await.unwrap_err();
         let shown = format!("{} {refused:?}", error_chain(&refused));
         assert!(!shown.contains("hunter2"), "{path} {status}: {shown}");
-        // The refusal is that of this request.
+        // The refusal is for this request.
         let step = path.trim_end_matches('/');
         assert!(shown.contains(step), "{path} {status}: {shown}");
     }
@@ -237,7 +237,7 @@ async fn tokens_are_not_requested_over_plain_http() {
         certificates_pem: include_bytes!("fixtures/ca.pem").to_vec(),
         ..local()
     };
-    // Over TLS, the registry of the tests names a place for tokens without.
+    // Over TLS, the test registry names a plain-text token server.
     let source = Source::Oci(registry.private(":1"));
     check_refused(
         fetch(settings, &source, &Expectation::default()).await,

@@ -1,4 +1,4 @@
-//! A registry in memory, as the distribution specification has it, and one answer in place of its own where a test says.
+//! An in-memory registry after the distribution specification; a test can replace one response.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,7 +15,7 @@ pub(super) const PASSWORD: &str = "pass:word";
 pub(super) const IDENTITY: &str = "identity";
 const TOKEN: &str = "a-token";
 
-/// The sign-in method of the registry.
+/// The sign-in method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SignIn {
     Not,
@@ -23,7 +23,7 @@ pub(super) enum SignIn {
     Token,
 }
 
-/// The content of the registry.
+/// The registry's content.
 #[derive(Default)]
 pub(super) struct Kept {
     pub(super) blobs: BTreeMap<String, Vec<u8>>,
@@ -189,7 +189,7 @@ fn answer(request: &Request, kept: &mut Kept, sign_in: SignIn) -> Reply {
     }
 }
 
-/// Everything that says it is about the manifest.
+/// All manifests that name this one as their subject.
 fn referrers(kept: &Kept, digest: &str) -> Reply {
     let mut manifests = Vec::new();
     for (name, text) in &kept.manifests {

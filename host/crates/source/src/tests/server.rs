@@ -36,19 +36,19 @@ pub(super) struct Reply {
     pub(super) manner: Manner,
 }
 
-/// The way in which a body is sent.
+/// The way to send a body.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Manner {
     Whole,
-    /// With a length that is announced, and may be another.
+    /// With an announced length, which may be wrong.
     Announced(u64),
     /// One byte each time.
     Drops(Duration),
-    /// Without a length, so that only reading it tells how long it is.
+    /// Without a length: only reading it shows the length.
     Chunked,
     /// Nothing at all, not even a head.
     Silent,
-    /// The body and no head: something that is not HTTP.
+    /// The body and no head: not HTTP.
     Raw,
 }
 
@@ -124,7 +124,7 @@ impl Server {
                 let log = Arc::clone(&log);
                 let tls = tls.clone();
                 connections.spawn(async move {
-                    // A client that does not trust us, or has had enough, is part of many tests.
+                    // Many tests have a client that rejects our certificate or closes early.
                     let done = match tls {
                         None => converse(stream, &*answer, &log).await,
                         Some(tls) => match tls.accept(stream).await {
@@ -153,7 +153,7 @@ impl Server {
     }
 }
 
-/// One request and its answer; the client comes back with another connection.
+/// One request and its response; the client opens another connection for the next one.
 async fn converse(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     answer: &(dyn Fn(&Request) -> Reply + Send + Sync),
@@ -235,7 +235,7 @@ async fn receive(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Request> {
     })
 }
 
-/// The pairs of a query or of a form.
+/// The pairs in a query or form.
 pub(super) fn pairs(text: &str) -> BTreeMap<String, String> {
     reqwest::Url::parse(&format!("http://test/?{text}"))
         .unwrap()

@@ -1,10 +1,10 @@
-//! A registry for the tests of others.
+//! A registry for other crates' tests.
 
 use serde_json::json;
 
 use super::registry::{PASSWORD, Registry, SignIn, USER};
 
-/// A registry on loopback, as long as it is held; it has the repository `plugins/pond` alone.
+/// A registry on loopback that stops when dropped; the only repository is `plugins/pond`.
 pub struct TestRegistry(Registry);
 
 impl TestRegistry {
@@ -18,7 +18,7 @@ impl TestRegistry {
         Self(Registry::start(sign_in).await)
     }
 
-    /// The name of an artifact in it.
+    /// An artifact's reference in it.
     pub fn reference(&self, version: &str) -> String {
         self.0.artifact(version).reference.to_string()
     }

@@ -1,4 +1,4 @@
-//! Signatures made by cosign, by openssl, and by the host itself.
+//! Signatures from cosign, from openssl, and from the host itself.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use proptest::prelude::*;
@@ -14,7 +14,7 @@ const P384_PUB: &str = include_str!("fixtures/p384.pub");
 /// The only statement that is a signature.
 const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
 
-/// The public key that cosign made, and a signature by its private key.
+/// The public key that cosign made, and a signature with the private key.
 const COSIGN_PUB: &str = include_str!("fixtures/cosign/cosign.pub");
 const COSIGN_SIGNATURE: &str = include_str!("fixtures/cosign/plugin.txt.sig");
 const COSIGN_BUNDLE: &str = include_str!("fixtures/cosign/plugin.txt.bundle");
@@ -25,7 +25,7 @@ const DOCUMENT: &str = include_str!("fixtures/cosign/document.json");
 const BUNDLE_MANIFEST: &str = include_str!("fixtures/cosign/bundle-manifest.json");
 const BUNDLE: &str = include_str!("fixtures/cosign/bundle.json");
 
-/// The type of a bundle in lists of referrers.
+/// A bundle's type in referrer lists.
 const BUNDLE_KIND: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 /// The type that some registries give every artifact without a configuration.
 const EMPTY_KIND: &str = "application/vnd.oci.empty.v1+json";
@@ -112,7 +112,7 @@ async fn signed_by_cosign(beside: bool, referrers: &[serde_json::Value]) -> Regi
     registry
 }
 
-/// The entry of a list for a manifest.
+/// A list entry for a manifest.
 fn referrer(manifest: &str, kind: &str) -> serde_json::Value {
     json!({
         "mediaType": "application/vnd.oci.image.manifest.v1+json",
@@ -289,7 +289,7 @@ fn keys_are_read_and_shown() {
     }
 }
 
-/// A registry with a pushed plugin, and its manifest.
+/// A registry with a pushed plugin, and the manifest.
 async fn pushed() -> (Registry, Digest) {
     let registry = Registry::start(SignIn::Token).await;
     let package = Package {
@@ -346,7 +346,7 @@ async fn a_signed_artifact_is_pulled_and_another_is_not() {
         &["none of the expected keys"],
     );
 
-    // Another key signs, too; and each of them once.
+    // Another key signs, too; and each key only once.
     for key in [OTHER_KEY, OTHER_KEY, P256_KEY] {
         fetcher(local())
             .sign(&target, &target.reference.name(), &manifest, &signing(key))
@@ -423,7 +423,7 @@ async fn a_signature_of_another_artifact_is_not_taken() {
     );
 }
 
-/// Puts a list of layers beside a manifest, as the signatures of it.
+/// Stores a list of layers beside a manifest, as signatures.
 fn put_signatures(registry: &Registry, manifest: &Digest, layers: &[serde_json::Value]) {
     let tag = format!("sha256-{}.sig", manifest.to_hex());
     let text = json!({"schemaVersion": 2, "layers": layers}).to_string();
