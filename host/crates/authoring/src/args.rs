@@ -1,4 +1,4 @@
-//! The flags of the commands, which are their settings.
+//! Command flags, which are the commands' settings.
 
 mod build;
 mod cache;

@@ -1,8 +1,8 @@
-//! The build of plugins from source to components with an embedded description: `innkeeper build`.
+//! Builds plugins from source to components with an embedded description: `innkeeper build`.
 //!
 //! `innkeeper-guest-build` turns a crate into a component. This module loads each component as the host does, calls
-//! `describe`, and embeds the answer in the component.
-//! Builds are reproducible: the same source gives the same bytes on every machine.
+//! `describe`, and embeds the answer in the component. Builds are reproducible: the same source gives the same bytes on
+//! every machine.
 
 use std::{
     fs, io,
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::{args::BuildArgs, plugin_file, statuses::ParentDefinitions};
 
-/// The failure of a build.
+/// The message for a failed build.
 const BUILD: &str = "failed to build";
 
 /// Builds components and prints their digests.
@@ -90,7 +90,7 @@ impl Workspace {
         })
     }
 
-    /// The plugins that it makes.
+    /// The plugins in these crates.
     pub fn guests(&self) -> &[Guest] {
         &self.guests
     }
@@ -110,7 +110,7 @@ impl Workspace {
     }
 }
 
-/// Returns the end of a build: some failures are faults of the arguments.
+/// Returns the exit code for a failed build: some failures are usage errors.
 const fn exit(error: &guest_build::Error) -> Exit {
     match error {
         guest_build::Error::ReadWorkspace { .. }

@@ -1,10 +1,10 @@
-//! The differences of two JSON values, as lines.
+//! Compares two JSON values line by line.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-/// Returns each place in which two values differ, with both values; a missing one and a null are `absent`.
+/// Returns each place where two values differ, with both values; a missing one and a null are `absent`.
 pub fn of(expected: &Value, found: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     add(expected, found, String::new(), &mut lines);

@@ -53,17 +53,17 @@ impl Document {
         self.kind.group_kind()
     }
 
-    /// The kind, namespace and name.
+    /// Kind, namespace and name.
     pub fn id(&self) -> ObjectId {
         ObjectId::new(self.group_kind(), self.namespace.as_deref(), &self.name)
     }
 
-    /// A field of `metadata`.
+    /// A `metadata` field.
     pub(crate) fn metadata_field(&self, name: &str) -> Option<&Value> {
         self.object.get("metadata")?.get(name)
     }
 
-    /// A text of `metadata`.
+    /// A `metadata` text.
     pub fn metadata(&self, name: &str) -> Option<&str> {
         let text = self.metadata_field(name)?.as_str();
         text.filter(|text| !text.is_empty())
@@ -92,7 +92,7 @@ impl Document {
     }
 }
 
-/// Reads the objects of a YAML or JSON text; splits lists as `kubectl get -o yaml` prints them.
+/// Reads objects from YAML or JSON text; splits lists as `kubectl get -o yaml` prints them.
 pub fn documents(text: &str, from: &str) -> Result<Vec<Document>, Failure> {
     let values = yaml::read(text).or_fail(Exit::Usage, format!("failed to parse {from}"))?;
     let mut documents = Vec::new();

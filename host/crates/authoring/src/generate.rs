@@ -1,21 +1,19 @@
-//! Objects from a schema and a sequence of numbers, for tests of plugins.
+//! Generates objects from a schema and a sequence of numbers, for plugin tests.
 //!
-//! The same numbers give the same object, and smaller or fewer numbers give a smaller object: without any number only the
-//! required fields are there. So a test makes a failing object smaller by its numbers alone.
-//! Rules, formats and keywords of several fields are not considered: the caller admits the object and drops one that is
-//! rejected.
+//! The same numbers give the same object, and smaller or fewer numbers give a smaller object: without any number only
+//! the required fields are there. So a test shrinks a failing object by its numbers alone. Rules, formats and keywords
+//! over several fields are ignored: the caller admits the object and drops rejected ones.
 
 use regex_syntax::hir::{Class, Hir, HirKind};
 use serde_json::{Map, Value, json};
 
-/// The depth below which optional fields are left out, for schemas as deep as that of a Pod.
+/// The depth below which optional fields are omitted, for schemas as deep as a Pod's.
 const DEPTH_MAX: usize = 6;
 
-/// The most items that an object gets beyond the required ones, in one list or map. Chosen: the order of two items is the
-/// first that can matter.
+/// The most optional items in one list or map: with two items, their order can matter.
 const MORE_MAX: u64 = 2;
 
-/// The numbers that decide about an object; zeros follow them without an end.
+/// Numbers that determine an object, followed by endless zeros.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Choices {
     numbers: Vec<u64>,
@@ -41,7 +39,7 @@ impl Choices {
         Self::new(numbers.collect())
     }
 
-    /// Returns choices of smaller objects, the smallest first: fewer numbers, zeros, and smaller numbers.
+    /// Returns choices for smaller objects, the smallest first: fewer numbers, zeros, and smaller numbers.
     pub(crate) fn smaller(&self) -> Vec<Self> {
         let count = self.numbers.len();
         let mut all: Vec<Self> = Vec::new();
@@ -80,7 +78,7 @@ impl Choices {
     }
 }
 
-/// Returns a value for a schema of a CustomResourceDefinition.
+/// Returns a value for a CustomResourceDefinition schema.
 pub(crate) fn generate(schema: &Value, choices: &mut Choices) -> Value {
     value(schema, choices, 0)
 }
@@ -129,14 +127,14 @@ fn object(schema: &Value, choices: &mut Choices, depth: usize) -> Map<String, Va
     object
 }
 
-/// Returns the length of a list or map within its bounds.
+/// Returns a list or map length within the bounds.
 fn length(schema: &Value, least: &str, most: &str, choices: &mut Choices) -> u64 {
     let least = schema[least].as_u64().unwrap_or_default();
     let most = schema[most].as_u64().unwrap_or(u64::MAX);
     least + choices.below(most.saturating_sub(least).min(MORE_MAX) + 1)
 }
 
-/// Returns a whole number: first the one that is next to zero, then others near both bounds.
+/// Returns an integer: first the one closest to zero, then others near both bounds.
 fn integer(schema: &Value, choices: &mut Choices) -> i64 {
     let bound = |name: &str, exclusive: &str, step: i64| {
         let bound = schema[name]
@@ -233,7 +231,7 @@ fn matching(hir: &Hir, choices: &mut Choices, text: &mut String) {
     }
 }
 
-/// Returns a character of a range: `a` rather than the control character with which a negated class begins.
+/// Returns a character from a range: `a` rather than the control character with which a negated class begins.
 const fn plain(first: char, last: char) -> char {
     if first <= 'a' && 'a' <= last {
         'a'
@@ -258,7 +256,7 @@ mod tests {
             "mode": {"type": "string", "enum": ["Fast", "Slow"]},
         }});
         assert_eq!(of(&schema, &[]), json!({"size": 3, "name": "aa"}));
-        // The properties in their order: mode is there and Slow; then the two letters of the name, and its option.
+        // The properties in order: mode is there and Slow; then the name's two letters, and its option.
         let more = of(&schema, &[1, 1, 0, 0, 0, 1]);
         assert_eq!(more["mode"], "Slow");
         assert_eq!(more["name"], "aa-0");

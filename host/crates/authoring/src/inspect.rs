@@ -1,7 +1,7 @@
-//! The description of a WebAssembly file or of an artifact in a registry: `innkeeper inspect`.
+//! Describes a WebAssembly file or an artifact in a registry: `innkeeper inspect`.
 //!
-//! Parses the file without running it, and runs `describe` in the sandbox if the file can be loaded.
-//! The grants of a cluster are not considered: the described power is that of a plugin with everything that it asks for.
+//! Parses the file without running it, and runs `describe` in the sandbox if the file can be loaded. Ignores a
+//! cluster's grants: it describes what a plugin could do with everything that it requests.
 
 use innkeeper_command::{Exit, Failure, OrFail as _, Output, ResultFormat, Streams};
 use innkeeper_model::Manifest;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::{args::InspectArgs, plugin_file, statuses::ParentDefinitions};
 
-/// Prints the description of a file or an artifact.
+/// Describes a file or an artifact.
 ///
 /// Succeeds only for a plugin that can be loaded. For other files, it prints the known properties and then the error.
 pub fn run(args: &InspectArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
@@ -148,7 +148,7 @@ fn describe_text(manifest: &Manifest, out: &mut PropertyLines) {
         })
         .collect();
     out.many("reads", &reads);
-    // With all that it asks for: inspect does not know the grants of a cluster.
+    // With all requests granted: inspect does not know a cluster's grants.
     out.many("amounts to", &Grants::requested(manifest).powers(manifest));
     out.one("finalizes", if manifest.finalize { "yes" } else { "no" });
     let configurable = manifest.config_schema.is_some();

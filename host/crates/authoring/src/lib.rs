@@ -1,8 +1,7 @@
-//! The commands for plugin authors: create, build, inspect, render, test and publish a plugin, without a cluster.
+//! Commands for plugin authors: create, build, inspect, render, test and publish a plugin, without a cluster.
 //!
-//! Each command takes its parsed flags and the streams of the process. A plugin runs in the sandbox of the host, under the
-//! rules of the host, so that an author sees the answers that a cluster would get.
-//! Nothing here connects to a cluster.
+//! Each command takes parsed flags and the process streams. A plugin runs in the host's sandbox, under the host's
+//! rules, so an author sees the answers that a cluster would get. Nothing here connects to a cluster.
 
 mod args;
 pub mod build;

@@ -1,7 +1,7 @@
-//! The objects that a cluster needs for a plugin: `innkeeper manifests`.
+//! Prints the objects that a cluster needs for a plugin: `innkeeper manifests`.
 //!
-//! They are its CustomResourceDefinitions, its least-privilege roles and its Plugin resource. Those of the host itself are
-//! in the Helm chart of `deploy/`. The command never connects to a cluster.
+//! They are the CustomResourceDefinitions, the least-privilege roles and the Plugin resource. The host's own objects
+//! are in the Helm chart in `deploy/`. The command never connects to a cluster.
 
 mod access;
 mod resource;
@@ -51,7 +51,7 @@ pub fn run(args: &ManifestsArgs, streams: &mut Streams<'_>) -> Result<Exit, Fail
     Ok(Exit::Success)
 }
 
-/// A described plugin and its place in the form of `spec.source`.
+/// A described plugin, with its location in `spec.source` form.
 struct Loaded {
     described: Described,
     source: Value,
@@ -63,7 +63,7 @@ fn load(args: &ManifestsArgs) -> Result<Vec<Loaded>, Failure> {
     for plugin in &args.plugins {
         loaded.push(load_one(plugin, args, cache.as_ref())?);
     }
-    // The output must not depend on the order of the arguments.
+    // The output must not depend on the argument order.
     loaded.sort_by(|left, right| {
         let name = |one: &Loaded| one.described.manifest().name.clone();
         name(left).cmp(&name(right))
@@ -79,7 +79,7 @@ fn load(args: &ManifestsArgs) -> Result<Vec<Loaded>, Failure> {
     Ok(loaded)
 }
 
-/// Loads a file, or an artifact that the Plugin will name by the digest of its manifest.
+/// Loads a file, or an artifact that the Plugin will name by manifest digest.
 fn load_one(
     plugin: &Inspected,
     args: &ManifestsArgs,
@@ -110,7 +110,7 @@ fn load_one(
     Ok(Loaded { described, source })
 }
 
-/// A plugin with its grants.
+/// A plugin with grants.
 struct Granted<'a> {
     manifest: &'a Manifest,
     source: &'a Value,
@@ -132,7 +132,7 @@ impl<'a> Granted<'a> {
         })
     }
 
-    /// The meaning of the grants in plain words, one line each.
+    /// Explains the grants in plain words, one line each.
     fn powers(&self) -> impl Iterator<Item = String> {
         let name = &self.manifest.name;
         self.grants
@@ -169,7 +169,7 @@ impl<'a> Granted<'a> {
             .filter(|kind| self.grants.allows_child(&kind.group_kind()))
     }
 
-    /// The definitions of the plugin by name, with the label by which the host recognizes them.
+    /// The plugin's definitions by name, with the label by which the host recognizes them.
     fn definitions(&self) -> BTreeMap<String, Value> {
         let mut all = BTreeMap::new();
         for crd in &self.manifest.crds {
@@ -189,7 +189,7 @@ impl<'a> Granted<'a> {
 }
 
 impl ManifestsArgs {
-    /// Returns the account that writes the children of a plugin; none: the host's own.
+    /// Returns the account that writes a plugin's children; none: the host's own.
     fn account(&self, plugin: &Granted<'_>) -> Option<&PluginAccount> {
         let name = plugin.manifest.name.as_str();
         let mut accounts = self.accounts.iter();
@@ -230,10 +230,10 @@ impl From<Value> for Document {
     }
 }
 
-/// Returns all objects in the order in which they are applied.
+/// Returns all objects in the order in which to apply them.
 fn documents(plugins: &[Granted<'_>], args: &ManifestsArgs) -> Vec<Document> {
     let kinds = Kinds::from_manifests(plugins.iter().map(|plugin| plugin.manifest));
-    // If two plugins have a definition of the same name, the first plugin's counts, as in the host.
+    // If two plugins have a definition with the same name, the first plugin's counts, as in the host.
     let mut definitions = BTreeMap::new();
     for plugin in plugins.iter().rev() {
         definitions.extend(plugin.definitions());

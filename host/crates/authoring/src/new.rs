@@ -1,7 +1,7 @@
-//! A new plugin project: `innkeeper new`.
+//! Creates plugin projects: `innkeeper new`.
 //!
-//! The project appears as a whole or not at all: its files are written beside it first, and moved.
-//! It never runs cargo: the manifest, the lock file, the SDK and the kit are embedded texts.
+//! The project appears as a whole or not at all: the files are written beside it first, and then moved. It never runs
+//! cargo: the manifest, the lock file, the SDK and the kit are embedded.
 
 mod definition;
 mod types;
@@ -19,13 +19,13 @@ use serde_json::{Value, json};
 use crate::args::{NewArgs, Sdk};
 use definition::Definition;
 
-// The files of the SDK and the kit with their paths, and the lock file of the build that made this program.
+// The SDK and kit files with their paths, and the lock file from this program's build.
 include!(concat!(env!("OUT_DIR"), "/sdk.rs"));
 
-/// The directory of the SDK and the kit in a project.
+/// The SDK and kit directory in a project.
 const CARRIED: &str = ".innkeeper";
 
-/// Names with which cargo or the compiler has another crate in mind.
+/// Names that mean another crate to cargo or the compiler.
 const TAKEN: [&str; 13] = [
     "alloc",
     "core",
@@ -91,7 +91,7 @@ pub fn run(args: &NewArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
     Ok(Exit::Success)
 }
 
-/// Checks the name of a plugin, a package and a crate of Rust at once.
+/// Checks a name for the plugin, the package and the Rust crate at once.
 fn check(name: &str) -> Result<(), String> {
     PluginName::new(name).map_err(|error| error.to_string())?;
     if !name.starts_with(|first: char| first.is_ascii_lowercase()) {
@@ -109,15 +109,15 @@ fn usual_kind(name: &str) -> Gvk {
     Gvk::new("example.com", "v1", name.to_upper_camel_case())
 }
 
-/// The parents of a project, as its files have them.
+/// A project's parents, as in the files.
 struct ParentTypes {
     kind: Gvk,
-    /// The text of `src/types.rs`.
+    /// The text for `src/types.rs`.
     types: String,
-    /// The text of `src/definition.json`.
+    /// The text for `src/definition.json`.
     definition: Option<String>,
     example: Value,
-    /// The spec of the example as the plugin gets it; none if the example is invalid.
+    /// The example's spec as the plugin gets it; none if the example is invalid.
     stored: Option<Value>,
     is_cluster_scoped: bool,
 }
@@ -141,7 +141,7 @@ impl ParentTypes {
         }
     }
 
-    /// Returns the parents of a definition.
+    /// Returns a definition's parents.
     fn of_definition(definition: Definition, streams: &mut Streams<'_>) -> Self {
         let (example, stored) = definition.example();
         if stored.is_none() {
@@ -194,7 +194,7 @@ impl Dependencies {
         })
     }
 
-    /// The origin of two crates that are published together.
+    /// The origin for two crates that are published together.
     fn same(origin: String) -> (String, String) {
         (origin.clone(), origin)
     }
@@ -203,11 +203,11 @@ impl Dependencies {
 fn local(path: &Path) -> Result<String, Failure> {
     let message = format!("failed to open the directory {}", path.display());
     let path = path.canonicalize().or_fail(Exit::Usage, message)?;
-    // A debug string of Rust is also a basic string of TOML.
+    // A Rust debug string is also a basic TOML string.
     Ok(format!("path = {:?}", path.to_string_lossy()))
 }
 
-/// Returns the files of a project, without the SDK and the kit.
+/// Returns the project files, without the SDK and the kit.
 fn files(
     name: &str,
     parents: &ParentTypes,
@@ -228,7 +228,7 @@ fn files(
         ("", String::new())
     };
     let filled = |text: &str| {
-        // The example goes last: it is text of the user.
+        // The example goes last: it is user text.
         text.replace("{{name}}", name)
             .replace("{{group}}", group)
             .replace("{{version}}", version)
@@ -260,14 +260,14 @@ fn files(
     }
     let definition = parents.definition.clone();
     files.extend(definition.map(|text| ("src/definition.json".into(), text)));
-    // With the versions that this program was tested with; cargo drops the packages that the project does not need.
+    // With the versions that this program was tested with; cargo drops packages that the project does not need.
     if !LOCK.is_empty() {
         files.push(("Cargo.lock".into(), LOCK.to_owned()));
     }
     Ok(files)
 }
 
-/// Returns the answer of the new plugin for the example, as `innkeeper test` compares it.
+/// Returns the new plugin's answer to the example, as `innkeeper test` compares it.
 fn expected(name: &str, spec: &Value) -> Value {
     json!({
         "outcome": "desired",
@@ -302,7 +302,7 @@ fn expected(name: &str, spec: &Value) -> Value {
     })
 }
 
-/// Returns the files of the SDK and the kit that this program carries.
+/// Returns the embedded SDK and kit files.
 fn carried() -> impl Iterator<Item = (PathBuf, String)> {
     let path = |path: &str| Path::new(CARRIED).join(path);
     FILES
@@ -318,7 +318,7 @@ fn write(directory: &Path, files: &[(PathBuf, String)]) -> io::Result<()> {
     };
     let unfinished = tempfile::Builder::new()
         .prefix(".innkeeper-new-")
-        // The default mode of a new directory, from which the umask is subtracted.
+        // The default mode for a new directory, before the umask.
         .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777))
         .tempdir_in(around)?;
     for (name, text) in files {

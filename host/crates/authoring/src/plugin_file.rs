@@ -1,4 +1,4 @@
-//! Plugin files of the commands that need no cluster: read, compiled and described in this process.
+//! Plugin files for commands that need no cluster: read, compiled and described in this process.
 
 use std::{
     fs,
@@ -29,7 +29,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns the end of a command whose user gave the file.
+    /// Returns the exit code for a command whose user named the file.
     pub const fn exit(&self) -> Exit {
         match self {
             Self::Artifact(_) => Exit::Usage,
@@ -38,7 +38,7 @@ impl Error {
     }
 }
 
-/// Returns the end of a command that could not start or describe a plugin.
+/// Returns the exit code for a command that could not start or describe a plugin.
 pub const fn exit_for(error: &plugin::Error) -> Exit {
     match error {
         plugin::Error::Link { .. }
@@ -76,19 +76,19 @@ pub fn load(path: &Path, cache: Option<&artifact::Cache>) -> Result<(Vec<u8>, De
     Ok((bytes, described))
 }
 
-/// Reads a file within the size limit of components.
+/// Reads a file within the component size limit.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Error> {
     let limits = artifact::Limits::default();
     Ok(artifact::read_file(path, limits.bytes_max)?)
 }
 
-/// Checks, compiles and describes a component as the host does, so that a command rejects each file that no host can run.
+/// Checks, compiles and describes a component as the host does, so a command rejects each file that no host can run.
 pub(crate) fn describe(bytes: &[u8], cache: Option<&artifact::Cache>) -> Result<Described, Error> {
     // One plugin is called at a time.
     describe_with(&EngineSettings::new(NonZeroU32::MIN), bytes, cache)
 }
 
-/// Describes a component, as [`describe`] does, with an engine of its own and a cache.
+/// Describes a component, as [`describe`] does, with a new engine and a cache.
 pub(crate) fn describe_with(
     settings: &EngineSettings,
     bytes: &[u8],
@@ -107,7 +107,7 @@ pub fn describe_in(
     Ok(Described::load(engine, &compiled, &Limits::default())?)
 }
 
-/// Returns the checker of configurations, which starts this program again.
+/// Returns the configuration checker, which starts this program again.
 pub fn checker() -> &'static ConfigChecker {
     static CHECKER: LazyLock<ConfigChecker> =
         LazyLock::new(|| ConfigChecker::new(Program::current()));

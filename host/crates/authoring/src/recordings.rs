@@ -1,7 +1,7 @@
-//! Recorded passes: taken from a running host, and repeated offline.
+//! Recorded passes: captured from a running host, and replayed offline.
 //!
-//! A recording has all inputs of a call and its answer.
-//! The repetition runs in the sandbox with the default limits, and needs no cluster.
+//! A recording has all inputs for a call, and the answer. The replay runs in the sandbox with the default limits, and
+//! needs no cluster.
 
 mod replay;
 
@@ -19,14 +19,14 @@ use crate::{
 
 pub use replay::run as replay;
 
-/// The result of a repeated call.
+/// A repeated call's result.
 pub(crate) struct Repeated {
     /// The new answer.
     pub(crate) answer: CallOutput,
-    /// The revision that gave it.
+    /// The revision that answered.
     revision: String,
     log: Vec<LogLine>,
-    /// The reads that the recording does not have.
+    /// Reads that the recording does not have.
     unknown: Vec<ReadKey>,
 }
 
@@ -41,7 +41,7 @@ impl Repeated {
         diff::of(&Value::Object(recording.answer.clone()), &self.answer())
     }
 
-    /// Replaces the recorded answer by the new one.
+    /// Replaces the recorded answer with the new one.
     pub(crate) fn becomes_expected(&self, recording: &mut Recording) {
         recording.answer = self.answer.to_json();
         recording.revision.clone_from(&self.revision);
@@ -55,7 +55,7 @@ impl Repeated {
         })
     }
 
-    /// Notes the log of the guest, its fault, and the reads without a recorded answer.
+    /// Prints the guest's log and fault, and the reads without a recorded answer.
     fn note(&self, streams: &mut Streams<'_>) {
         render::note_log(&self.log, streams);
         for line in self.unknown_reads() {
@@ -103,7 +103,7 @@ pub(crate) fn repeat(
     })
 }
 
-/// Loads the given plugin, or the one of the project in the current directory.
+/// Loads the given plugin, or the one from the project in the current directory.
 fn plugin(given: Option<&Inspected>, load: &LoadArgs) -> Result<(Inspected, Described), Failure> {
     let from = match given {
         Some(given) => given.clone(),

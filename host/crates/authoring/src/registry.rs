@@ -1,7 +1,7 @@
 //! Plugins in registries: `innkeeper push`, `pull`, `sign` and `verify`.
 //!
-//! [`innkeeper_source`] speaks with the registry and checks artifacts; this module reads the arguments of these
-//! commands and prints their results.
+//! [`innkeeper_source`] talks to the registry and checks artifacts; this module reads the commands' arguments and
+//! prints their results.
 
 use std::{
     collections::BTreeMap,
@@ -71,7 +71,7 @@ fn package(file: &Path, cache: &CacheArgs) -> Result<(Package, usize), Failure> 
     Ok((package, size))
 }
 
-/// Fetches and checks a plugin, and writes it to the file of this reference.
+/// Fetches and checks a plugin, and writes it to the file for this reference.
 fn check(
     args: &FetchArgs,
     keys: &[PublicKey],
@@ -104,14 +104,14 @@ fn check(
     write(streams, args.output, &facts)
 }
 
-/// Returns the default file name: the last part of the repository.
+/// Returns the default file name: the repository's last part.
 fn named(reference: &Reference) -> PathBuf {
     let repository = reference.repository();
     let last = repository.rsplit('/').next().unwrap_or(repository);
     PathBuf::from(format!("{last}.wasm"))
 }
 
-/// Signs a plugin, or the artifact of any kind that the reference names by the digest of its manifest.
+/// Signs a plugin, or any artifact that the reference names by manifest digest.
 pub fn sign(args: &SignArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
     let SignArgs {
         fetch: args,
@@ -128,7 +128,7 @@ pub fn sign(args: &SignArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure>
         // The name alone decides about the content, which may be an image or a chart.
         (manifest, None)
     } else {
-        // Fetch and check the bytes as well, so that the signature covers the real content and not only a manifest.
+        // Fetch and check the bytes as well, so the signature covers the real content and not only a manifest.
         let fetched = runtime::block_on(artifact.fetch(&expectation))?;
         let Some(manifest) = fetched.manifest_digest else {
             // Unreachable: every artifact in a registry has a manifest.

@@ -1,15 +1,14 @@
-//! One pass without a cluster: `innkeeper render`.
+//! Renders one pass without a cluster: `innkeeper render`.
 //!
-//! The call, the check of the answer and the children are made by the code of the host, so that the printed objects are
-//! those that the host would apply.
-//! There is no cluster: every kind counts as served, and only the given objects exist.
+//! The host's code makes the call, checks the answer and builds the children, so the printed objects are those that the
+//! host would apply. There is no cluster: every kind counts as served, and only the given objects exist.
 //!
 //! An observed object is the parent's child if its controller is the parent (by UID if the parent's file has one, else
-//! by kind and name), or if it has no controller and is retained for the parent.
-//! The plugin's reads see all observed objects, including the parent and the children.
+//! by kind and name), or if it has no controller and is retained for the parent. The plugin's reads see all observed
+//! objects, including the parent and the children.
 //!
-//! Missing fields of the parent get the values that an API server would set: the namespace `default`, a fixed UID,
-//! `generation: 1`, and the time of the pass as `creationTimestamp`, in phase finalize also as `deletionTimestamp`.
+//! Missing parent fields get the values that an API server would set: the namespace `default`, a fixed UID,
+//! `generation: 1`, and the pass time as `creationTimestamp`, in phase finalize also as `deletionTimestamp`.
 
 mod guest;
 mod input;
@@ -42,10 +41,10 @@ use observed::ObservedObjects;
 pub(crate) use parent::UID;
 pub(crate) use reads::{OfflineReads, World};
 
-/// The default hash key: fixed, so that the output is reproducible. It protects nothing, as there is no cluster.
+/// The default hash key: fixed, so the output is reproducible. It protects nothing, as there is no cluster.
 const HASH_KEY: [u8; 32] = *b"innkeeper render: not a secret! ";
 
-/// The guest's part of a pass, which tests replace.
+/// The guest's part in a pass, which tests replace.
 pub(crate) type Call<'a> = dyn Fn(
         &Request<'_>,
         OfflineReads,
@@ -124,19 +123,19 @@ fn paths(args: &RenderArgs, parent: &Path) -> Paths {
     }
 }
 
-/// A plugin, and the rules of its passes without a cluster.
+/// A plugin, and the rules for passes without a cluster.
 pub(crate) struct Offline<'a> {
     pub(crate) manifest: &'a Manifest,
     pub(crate) grants: Grants,
     pub(crate) hash_key: HashKey,
     pub(crate) kinds: Kinds,
     pub(crate) definitions: ParentDefinitions,
-    /// The origin of the plugin, in messages.
+    /// The plugin's origin, in messages.
     pub(crate) from: &'a Inspected,
     pub(crate) call: &'a Call<'a>,
 }
 
-/// The circumstances of a pass.
+/// Settings that can differ between two passes for the same parent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Circumstances {
     pub(crate) phase: Phase,
@@ -150,7 +149,7 @@ pub(crate) struct Passed {
     pub(crate) answer: CallOutput,
     pub(crate) fuel: Option<u64>,
     pub(crate) memory_peak_bytes: usize,
-    /// Why the API server would refuse the status of the answer; none if it would take it.
+    /// The reason for which the API server would reject the answer's status, if it would.
     pub(crate) status_problem: Option<String>,
     log: Vec<LogLine>,
     reads: OfflineReads,
@@ -158,8 +157,8 @@ pub(crate) struct Passed {
 }
 
 impl<'a> Offline<'a> {
-    /// Returns a plugin with the kinds of Kubernetes and its own, and a hash key that protects nothing. Fails if the grants
-    /// do not cover its requirements.
+    /// Returns a plugin with the built-in kinds, the plugin's kinds, and a hash key that protects nothing. Fails if the
+    /// grants do not cover the requirements.
     pub(crate) fn new(
         manifest: &'a Manifest,
         given: Option<&Grants>,
@@ -208,7 +207,7 @@ impl<'a> Offline<'a> {
             parent: &observed.parent.json,
             children: &observed.children,
             phase,
-            // Only the API server tells it.
+            // Only the API server knows it.
             namespace_terminating: false,
         };
         let context = plugin::Context {
@@ -240,7 +239,7 @@ impl<'a> Offline<'a> {
     }
 }
 
-/// Returns the grants of the plugin; fails if they do not cover its requirements.
+/// Returns the plugin's grants; fails if they do not cover the requirements.
 pub fn granted(given: Option<&Grants>, manifest: &Manifest) -> Result<Grants, Failure> {
     // Nothing is at risk offline: without a file, the plugin gets the grants that `manifests` proposes.
     let grants = given.cloned().unwrap_or_else(|| Grants::proposed(manifest));
@@ -273,8 +272,8 @@ fn print(
     })
 }
 
-/// Returns the note for an outcome without children: YAML output has no conditions, so the note
-/// carries the one that gives the plugin's reason.
+/// Returns the note for an outcome without children: YAML output has no conditions, so the note carries the one with
+/// the plugin's reason.
 fn unchanged_note(report: &Report) -> String {
     let note = "the plugin leaves the children as they are";
     let ready = report

@@ -1,7 +1,7 @@
-//! Statuses of parents against the definitions of their kinds, without a cluster.
+//! Checks parent statuses against their kinds' definitions, without a cluster.
 //!
-//! The host writes its conditions before the first answer of a plugin, and also if an answer is refused. A definition that
-//! refuses a status without the plugin's fields leaves such a parent without any condition.
+//! The host writes its conditions before a plugin's first answer, and also if it rejects an answer. A definition that
+//! rejects a status without the plugin's fields leaves such a parent without any condition.
 
 use std::collections::BTreeMap;
 
@@ -16,14 +16,14 @@ use serde_json::{Map, Value, json};
 
 use crate::render::UID;
 
-/// The longest message of a condition, in characters, as the host cuts it off.
+/// The longest condition message, in characters, as the host truncates it.
 const MESSAGE_CHARS: usize = 2048;
 
-/// The definitions of a plugin's parents.
+/// Definitions for a plugin's parents.
 pub(crate) struct ParentDefinitions(BTreeMap<GroupKind, ParentDefinition>);
 
 struct ParentDefinition {
-    /// The name of the definition and the version: `ponds.example.com v1`.
+    /// Name and version: `ponds.example.com v1`.
     name: String,
     schema: Schema,
     /// A parent with the fields that every object has.
@@ -31,7 +31,7 @@ struct ParentDefinition {
 }
 
 impl ParentDefinitions {
-    /// Compiles the definitions that the plugin brings; those that no API server would take are left out.
+    /// Compiles the plugin's definitions; omits those that no API server would accept.
     pub(crate) fn new(manifest: &Manifest) -> Self {
         let definitions = manifest.parents.iter().filter_map(|parent| {
             let kind = parent.kind.group_kind();
@@ -61,7 +61,7 @@ impl ParentDefinitions {
         Self(definitions.collect())
     }
 
-    /// Returns for each definition that refuses a status with only the host's conditions the fields that refuse it.
+    /// Returns the rejected fields for each definition that rejects a status with only the host's conditions.
     pub(crate) fn refusals(&self, plugin: &PluginName) -> Vec<String> {
         let definitions = self.0.values();
         let refusals = definitions.filter_map(|definition| {
@@ -77,7 +77,7 @@ impl ParentDefinitions {
         refusals.collect()
     }
 
-    /// Returns why the API server would refuse the status of an answer; none if it would take it.
+    /// Returns why the API server would reject an answer's status, if it would.
     pub(crate) fn problem(
         &self,
         plugin: &PluginName,
@@ -114,7 +114,7 @@ fn status(
     plan::status(plugin, parent, report, synced, None, outlook, now)
 }
 
-/// Conditions as the host writes them: of a parent that is as desired, of a paused one, and of two that failed.
+/// Conditions as the host writes them: for a parent in the desired state, a paused one, and two failed ones.
 fn host_conditions() -> Vec<(Condition, ParentProgress)> {
     let long = "x".repeat(MESSAGE_CHARS);
     let rows = [
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
     use crate::render::tests::{desired, pond};
 
-    /// The plugin of the tests of `render` with another schema of its parents.
+    /// The `render` tests' plugin, with another parent schema.
     fn manifest(status: &Value, rules: &Value) -> Manifest {
         let mut manifest = pond(|_, _, _| desired(Vec::new())).manifest;
         let schema = json!({
@@ -190,7 +190,7 @@ mod tests {
 
     const ITEM: &str = "/properties/conditions/items";
 
-    /// A change of a status that accepts the conditions, and the field that then refuses them.
+    /// A change to a status that accepts the conditions, and the field that then rejects them.
     type Change = (&'static str, fn(&mut Value), &'static str);
 
     fn changes() -> [Change; 9] {
@@ -278,7 +278,7 @@ mod tests {
         let rule = |rule: &str| json!([{"rule": rule, "message": "no"}]);
         let about_status = rule("!has(self.status) || has(self.status.url)");
         assert!(refusal(&status(|_| ()), about_status).contains("no"));
-        // It says nothing about the status.
+        // This rule does not concern the status.
         let about_spec = rule("self.spec.size > 3");
         assert_eq!(refusal(&status(|_| ()), about_spec), "");
     }

@@ -1,8 +1,7 @@
-//! Tests of a plugin without a cluster: `innkeeper test`.
+//! Tests a plugin without a cluster: `innkeeper test`.
 //!
-//! Cases are passes with an expected answer; properties hold for every parent, and are checked for those of the cases and
-//! for parents that are generated from the schema.
-//! A parent that breaks a property is made smaller before it is printed.
+//! Cases are passes with an expected answer. Properties hold for every parent; they are checked for the cases' parents
+//! and for parents that are generated from the schema. A parent that breaks a property is shrunk before it is printed.
 
 mod cases;
 mod properties;
@@ -32,16 +31,16 @@ use crate::{
 use cases::Case;
 use properties::{CallFacts, Cost, Finding, Property};
 
-/// The most tries to make a failing parent smaller. Chosen, not measured.
+/// The most attempts to shrink a failing parent.
 const SHRINKS_MAX: usize = 400;
 
-/// The most numbers that decide about a parent. Chosen, not measured: more fields than the shipped examples set.
+/// The most numbers that determine a parent: more than the shipped examples have fields.
 const NUMBERS_MAX: u32 = 60;
 
-/// The part by which a cost may exceed its budget: one tenth.
+/// The tolerated excess over the budget: one tenth.
 const TOLERANCE: u64 = 10;
 
-/// The result of one test; `problem` is none if it passed.
+/// One test's result; `problem` is none if it passed.
 #[derive(Debug, PartialEq, Eq)]
 struct TestResult {
     name: String,
@@ -108,7 +107,7 @@ pub fn run(args: &TestArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> 
     Ok(if failed { Exit::Finding } else { Exit::Success })
 }
 
-/// Returns the plugin's file, and the usual directory of its cases.
+/// Returns the plugin's file, and the default directory for its cases.
 fn find(given: &Path) -> Result<(PathBuf, Option<PathBuf>), Failure> {
     if !given.is_dir() {
         return Ok((given.to_owned(), None));
@@ -117,7 +116,7 @@ fn find(given: &Path) -> Result<(PathBuf, Option<PathBuf>), Failure> {
     Ok((plugin_file::built(given)?, cases.is_dir().then_some(cases)))
 }
 
-/// Checks the properties for the parents of the cases and for generated ones; returns the smallest findings.
+/// Checks the properties for the cases' parents and for generated ones; returns the smallest findings.
 fn properties(
     plugin: &Offline<'_>,
     cases: &[Document],
@@ -125,7 +124,7 @@ fn properties(
     calls: &mut CallFacts,
 ) -> Result<Vec<Finding>, Failure> {
     let mut findings: Vec<Finding> = Vec::new();
-    // The first finding of each property.
+    // The first finding for each property.
     let is_new = |findings: &[Finding], finding: &Finding| {
         findings
             .iter()
@@ -153,7 +152,7 @@ fn properties(
     Ok(findings)
 }
 
-/// The source of the parents of one kind.
+/// Generates parents for one kind.
 struct Generator<'a> {
     kind: &'a ParentKind,
     schema: &'a Value,
@@ -161,7 +160,7 @@ struct Generator<'a> {
 }
 
 impl<'a> Generator<'a> {
-    /// Returns none if the plugin does not bring the definition of the kind.
+    /// Returns none if the plugin does not contain the kind's definition.
     fn of(manifest: &'a Manifest, kind: &'a ParentKind) -> Result<Option<Self>, Failure> {
         let group_kind = kind.kind.group_kind();
         let mut crds = manifest.crds.iter();
@@ -243,7 +242,7 @@ impl<'a> Generator<'a> {
     }
 }
 
-/// Compares the cost with the budget of a file; writes the file if the user asked for it.
+/// Compares the cost with a budget file; writes the file if the user requested it.
 fn over_budget(path: &Path, cost: Cost, update: bool) -> Result<Option<String>, Failure> {
     let at = path.display();
     if update {

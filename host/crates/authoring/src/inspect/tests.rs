@@ -83,7 +83,7 @@ fn describes_any_other_file_as_json() {
 
 const HOSTILE: &str = "a\u{1b}[2J\u{1b}]0;x\u{7}\r\ndigest        sha256:forged\u{7f}\u{85}\u{9b}31m\u{202e}\u{2066}\u{200b}\u{2028}\u{feff}";
 
-/// Returns every form in which a file gets a text into the output.
+/// Returns every form in which a file can get text into the output.
 fn hostile_files() -> Vec<Vec<u8>> {
     let hostile = || HOSTILE.to_owned();
     let describing = |description| guest().describing(description).build();

@@ -1,7 +1,7 @@
-//! The rights of the host for a plugin, which follow from its grants.
+//! The host's permissions for a plugin, which follow from the grants.
 //!
-//! Parents are reconciled in every namespace, so the rights are a ClusterRole. The host's own role aggregates it by its
-//! label. A host that is limited to namespaces has Roles in them, and a ClusterRole only for cluster-scoped objects.
+//! Parents are reconciled in every namespace, so the permissions are in a ClusterRole. The host's own role aggregates
+//! it by label. A namespaced host has Roles in those namespaces, and a ClusterRole only for cluster-scoped objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,17 +15,17 @@ use crate::args::ManifestsArgs;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// The namespace of events about cluster-scoped objects.
+/// The namespace for events about cluster-scoped objects.
 const EVENTS_NAMESPACE: &str = "default";
 
-/// The verbs of children, without those of deletion.
+/// Verbs on children, except for deletion.
 const CHILD_VERBS: [&str; 5] = ["create", "get", "list", "patch", "watch"];
 const WRITE_VERBS: [&str; 2] = ["create", "patch"];
-/// The verb for all kinds of children but those that are never deleted, because each answer decides which are retained.
+/// The verb for all child kinds except those that are never deleted, because each answer decides which are retained.
 const DELETE_VERBS: [&str; 1] = ["delete"];
 const READ_VERBS: [&str; 3] = ["get", "list", "watch"];
 
-/// Returns the roles and bindings for one plugin: those of the host, and those of the account that writes its children.
+/// Returns one plugin's roles and bindings: the host's, and those for the account that writes its children.
 pub(super) fn plugin(plugin: &Granted<'_>, kinds: &Kinds, args: &ManifestsArgs) -> Vec<Value> {
     let name = format!("{}-plugin-{}", args.name, plugin.manifest.name);
     let account = args.account(plugin);
@@ -86,7 +86,7 @@ pub(super) fn plugin(plugin: &Granted<'_>, kinds: &Kinds, args: &ManifestsArgs) 
     objects
 }
 
-/// Returns roles and bindings of a subject in the whole scope of the host.
+/// Returns a subject's roles and bindings in the host's whole scope.
 fn where_it_sees(
     args: &ManifestsArgs,
     name: &str,
@@ -108,7 +108,7 @@ fn where_it_sees(
     objects
 }
 
-/// Returns a role and its binding, in a namespace or in the whole cluster.
+/// Returns a role with a binding, in a namespace or in the whole cluster.
 fn bound(
     args: &ManifestsArgs,
     name: &str,
@@ -143,12 +143,12 @@ fn role(args: &ManifestsArgs, name: &str, namespace: Option<&str>, rules: &[Valu
     role
 }
 
-/// Returns the labels of everything that belongs to the host.
+/// Returns the labels for everything that belongs to the host.
 fn labels(args: &ManifestsArgs) -> Value {
     json!({"app.kubernetes.io/name": "innkeeper", "app.kubernetes.io/instance": args.name})
 }
 
-/// Returns the rule to install and maintain the definitions of a plugin; none if it has none.
+/// Returns the rule to install and maintain a plugin's definitions, if it has any.
 fn of_definitions(plugin: &Granted<'_>) -> Option<Value> {
     let definitions = plugin.definitions();
     let names: Vec<&str> = definitions.keys().map(String::as_str).collect();
@@ -158,17 +158,17 @@ fn of_definitions(plugin: &Granted<'_>) -> Option<Value> {
     is_any.then(|| named(group, resource, &["create", "get", "patch"], &names))
 }
 
-/// A permission: a kind, the part of its objects, such as `/status`, and verbs.
+/// A permission: a kind, a part such as `/status`, and verbs.
 type Permission<'a> = (&'a Gvk, &'static str, &'a [&'static str]);
 
-/// Returns the permissions of the host for a plugin.
+/// Returns the host's permissions for a plugin.
 fn of_host<'a>(plugin: &'a Granted<'_>, writes_children: bool) -> Vec<Permission<'a>> {
     let Granted {
         manifest, grants, ..
     } = plugin;
     let parents = plugin.parents().flat_map(|parent| -> [Permission<'_>; 3] {
         [
-            // The finalizer is added by a patch of the parent.
+            // A patch to the parent adds the finalizer.
             (parent, "", &["get", "list", "patch", "watch"]),
             (parent, "/status", &["patch"]),
             // The admission plugin OwnerReferencesPermissionEnforcement requires it for an owner reference that blocks
@@ -192,7 +192,7 @@ fn of_host<'a>(plugin: &'a Granted<'_>, writes_children: bool) -> Vec<Permission
     parents.chain(children).chain(reads).collect()
 }
 
-/// Returns the permissions to write the children of a plugin with owner references to their parents.
+/// Returns the permissions to write a plugin's children with owner references to their parents.
 fn of_account<'a>(plugin: &'a Granted<'_>) -> Vec<Permission<'a>> {
     let parents = plugin
         .parents()
@@ -211,7 +211,7 @@ fn deletions<'a>(plugin: &'a Granted<'_>) -> impl Iterator<Item = Permission<'a>
         .map(|child| -> Permission<'_> { (child, "", &DELETE_VERBS) })
 }
 
-/// Returns the rules for the permissions to kinds whose scope fits; kinds with the same group and verbs share a rule.
+/// Returns the rules for permissions on kinds with a fitting scope; kinds with the same group and verbs share a rule.
 fn rules(
     permissions: &[Permission<'_>],
     kinds: &Kinds,

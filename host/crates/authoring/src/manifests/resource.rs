@@ -1,4 +1,4 @@
-//! The Plugin resource of a plugin: its source, its grants, and the requests that it leaves to the administrator.
+//! The Plugin resource: source, grants, and the requests that it leaves to the administrator.
 
 use innkeeper_command::Definitions;
 use innkeeper_model::yaml;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::{Document, Granted};
 use crate::args::{ManifestsArgs, PluginAccount};
 
-/// The lists of grants with the fields that tell two entries apart; none: all of them.
+/// Grant lists with the fields that distinguish two entries; none: all fields.
 const LISTS: [(&str, Option<[&str; 2]>); 4] = [
     ("parents", Some(["group", "kind"])),
     ("crds", Some(["group", "kind"])),
@@ -17,7 +17,7 @@ const LISTS: [(&str, Option<[&str; 2]>); 4] = [
     ("reads", None),
 ];
 
-/// Returns the Plugin of a plugin.
+/// Returns a plugin's Plugin resource.
 pub(super) fn plugin(plugin: &Granted<'_>, args: &ManifestsArgs) -> Document {
     let mut grants = file_of_grants(&plugin.grants);
     let withheld = withheld(
@@ -43,7 +43,7 @@ pub(super) fn plugin(plugin: &Granted<'_>, args: &ManifestsArgs) -> Document {
     }
 }
 
-/// Returns the requests that the grants leave out, each with its reason and in the form of `spec.grants`.
+/// Returns the requests that the grants omit, each with a reason and in `spec.grants` form.
 fn withheld(requested: &Map<String, Value>, granted: &Map<String, Value>) -> Vec<String> {
     let mut lines = Vec::new();
     for (list, key) in LISTS {

@@ -1,4 +1,4 @@
-//! Manifests of a made-up plugin.
+//! Manifests for a made-up plugin.
 
 use std::io;
 
@@ -50,7 +50,7 @@ fn pond() -> Manifest {
             child("v1", "Service"),
             child("apps/v1", "Deployment"),
             child("networking.k8s.io/v1", "NetworkPolicy"),
-            // Privileged: a plugin given as a file gets none of it.
+            // Privileged: a plugin file gets none of it.
             child("rbac.authorization.k8s.io/v1", "Role"),
         ],
         reads: vec![
@@ -91,7 +91,7 @@ fn hostile_definitions_are_printed_with_escapes() {
     assert_eq!(read[0]["metadata"]["annotations"][TEXT], TEXT);
 }
 
-/// The resources of all rules in the roles of a kind.
+/// The resources in all rules for a kind's roles.
 fn resources(documents: &[Document], kind: &str) -> BTreeSet<String> {
     documents
         .iter()
@@ -220,7 +220,7 @@ fn the_printed_grants_are_read_as_they_were_made() {
           scope: ParentNamespace
     "#]]
     .assert_eq(&text);
-    // The printed file is read as the grants that it was made from.
+    // The printed file must parse to the same grants.
     let Ok([Value::Object(given)]) = <[Value; 1]>::try_from(yaml::read(&text).unwrap()) else {
         panic!("{text}")
     };
@@ -275,7 +275,7 @@ fn rejects_load_artifact() {
     assert!(message.contains("/nowhere/pond.wasm"), "{message}");
 }
 
-/// The objects of some kind as `namespace/name`.
+/// A kind's objects as `namespace/name`.
 fn of_kind(documents: &[Document], kind: &str) -> Vec<String> {
     let of_kind = documents
         .iter()

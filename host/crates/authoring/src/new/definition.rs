@@ -1,4 +1,4 @@
-//! The CustomResourceDefinition of `innkeeper new --from-crd`.
+//! Reads the CustomResourceDefinition for `innkeeper new --from-crd`.
 
 use std::path::Path;
 
@@ -9,23 +9,23 @@ use serde_json::{Map, Value, json};
 
 use crate::generate::{Choices, generate};
 
-/// The number of tries to find a valid parent; each takes about a millisecond.
+/// Number of examples to try for a valid parent; each takes about a millisecond.
 const TRIES: u32 = 500;
 
-/// One version of a CustomResourceDefinition.
+/// One version in a CustomResourceDefinition.
 pub(super) struct Definition {
     pub(super) kind: Gvk,
     pub(super) plural: String,
     pub(super) is_cluster_scoped: bool,
     /// The definition without the fields that a cluster adds.
     pub(super) object: Value,
-    /// The schema of the version.
+    /// The version's schema.
     pub(super) schema: Value,
     compiled: Schema,
 }
 
 impl Definition {
-    /// Reads the only definition of a file, or the one of this kind.
+    /// Reads a file's only definition, or the one for this kind.
     pub(super) fn read(file: &Path, kind: Option<&Gvk>) -> Result<Self, Failure> {
         let path = file.display();
         let text = read_text(file).or_fail(Exit::Usage, format!("failed to read {path}"))?;
@@ -99,7 +99,7 @@ impl Definition {
 
     /// Returns a small parent, and its spec as the API server stores it if the parent is valid.
     ///
-    /// Rules over several fields are found by trying, as few fields as possible first.
+    /// Rules over several fields are satisfied by trial, with as few fields as possible first.
     pub(super) fn example(&self) -> (Value, Option<Value>) {
         let mut tries = (0..TRIES).map(|size| self.parent(Choices::random(size.into(), size)));
         let valid = tries.find_map(|parent| {

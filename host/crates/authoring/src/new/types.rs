@@ -1,7 +1,7 @@
-//! Rust types from the schema of a CustomResourceDefinition.
+//! Generates Rust types from a CustomResourceDefinition schema.
 //!
-//! By the rules of kopium, which is no dependency: its release is bound to another version of the Kubernetes types, and
-//! two versions do not build together.
+//! Follows kopium's rules. kopium is no dependency, because its release needs another version of the Kubernetes types,
+//! and two versions do not build together.
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
@@ -9,28 +9,28 @@ use heck::{ToSnakeCase as _, ToUpperCamelCase as _};
 use innkeeper_command::plain;
 use serde_json::Value;
 
-/// The keywords of Rust that may not be names of fields.
+/// Rust keywords that may not be field names.
 const KEYWORDS: &str = " abstract as async await become box break const continue crate do dyn else enum extern false final \
 fn for gen if impl in let loop macro match mod move mut override priv pub ref return self static struct super trait true try \
 type typeof unsafe unsized use virtual where while yield ";
 
-/// The types of Rust that the generated code names without their paths.
+/// Rust types that the generated code names without their paths.
 const USED: [&str; 4] = ["Option", "Self", "String", "Vec"];
 
-/// The derives of each type.
+/// The derives for each type.
 const DERIVES: &str = "#[derive(serde::Serialize, serde::Deserialize, Clone, Debug, PartialEq)]\n";
 
-/// Returns true for a keyword of Rust.
+/// Returns true for a Rust keyword.
 pub(super) fn is_keyword(name: &str) -> bool {
     KEYWORDS.contains(&format!(" {name} "))
 }
 
-/// Returns true for the name of a type that a kind may not have, because the generated code means another type by it.
+/// Returns true for a type name that a kind may not have, because the generated code means another type by it.
 pub(super) fn is_used(name: &str) -> bool {
     USED.contains(&name)
 }
 
-/// Returns the types of a kind: one struct for the object, and one for each object and enumeration below.
+/// Returns Rust types for a kind: one struct for the object, and one for each object and enumeration below.
 pub(super) fn of(kind: &str, schema: &Value) -> String {
     let mut types = Types::default();
     types.names.insert(kind.to_owned());
@@ -55,7 +55,7 @@ struct Types {
 }
 
 impl Types {
-    /// Appends a field to the text of a struct.
+    /// Appends a field to a struct's text.
     fn field(
         &mut self,
         fields: &mut String,
@@ -80,7 +80,7 @@ impl Types {
         .expect("a text takes all");
     }
 
-    /// Returns the type of a schema, and writes the types that it needs.
+    /// Returns the Rust type for a schema, and writes the types that it needs.
     fn of(&mut self, path: &str, schema: &Value) -> String {
         if schema["x-kubernetes-int-or-string"] == true {
             return "k8s_openapi::apimachinery::pkg::util::intstr::IntOrString".to_owned();
@@ -144,7 +144,7 @@ impl Types {
         name
     }
 
-    /// Returns the name of a type that no other has.
+    /// Returns a unique type name.
     fn unique(&mut self, path: &str) -> String {
         let mut name = path.to_owned();
         while !self.names.insert(name.clone()) {
@@ -154,10 +154,10 @@ impl Types {
     }
 }
 
-/// Returns a description as a comment; every public item of a project has one.
+/// Returns a description as a comment; every public item in a project has one.
 fn comment(description: &Value, indent: &str, usual: &str) -> String {
     let text = description.as_str().filter(|text| !text.trim().is_empty());
-    // Four spaces and brackets mean code and links in the documentation of Rust.
+    // Four spaces and brackets mean code and links in rustdoc.
     let text = text.map_or_else(
         || format!("The {usual}."),
         |text| text.replace(['[', ']', '<', '>'], "|"),
@@ -172,7 +172,7 @@ fn comment(description: &Value, indent: &str, usual: &str) -> String {
         .collect()
 }
 
-/// Returns a valid name of Rust that is close to a text.
+/// Returns a valid Rust name that is close to a text.
 fn identifier(text: &str) -> String {
     let plain: String = text
         .chars()

@@ -1,4 +1,4 @@
-//! The repetition of a recorded pass: `innkeeper replay`.
+//! Replays a recorded pass: `innkeeper replay`.
 
 use innkeeper_command::{Exit, Failure, Output, ResultFormat, Streams};
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{plugin, read, repeat};
 use crate::args::ReplayArgs;
 
-/// Repeats the recorded call, and prints the differences between the recorded and the new answer.
+/// Repeats the recorded call, and prints how the new answer differs from the recorded one.
 pub fn run(args: &ReplayArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
     let recording = read(&args.recording, streams)?;
     let (from, described) = plugin(args.plugin.as_ref(), &args.load)?;

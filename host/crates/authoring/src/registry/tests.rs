@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::args::{LoadArgs, RegistryArgs};
 
-/// The exit code and the output of a command.
+/// A command's exit code and output.
 #[derive(Debug)]
 struct CommandOutput {
     exit: Exit,
@@ -166,12 +166,12 @@ async fn a_signature_is_valid_only_for_its_key() {
     assert_eq!(other.exit, Exit::Finding, "{other:?}");
 }
 
-/// An image or a chart cannot be checked as a plugin is, so its digest has to be named.
+/// An image or a chart cannot be checked like a plugin, so the digest must be named.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_artifact_that_is_no_plugin_is_signed_by_the_digest_of_its_manifest() {
     let site = Site::start(false).await;
     site.push("pond.wasm", ":1").await;
-    // The signatures of a plugin are an artifact that is no plugin.
+    // A plugin's signatures are an artifact that is no plugin.
     let signed = site.sign(":1", P256_KEY).await;
     let plugin = signed.out["manifestDigest"].as_str().unwrap();
     let tag = format!(":{}.sig", plugin.replace(':', "-"));
@@ -182,7 +182,7 @@ async fn an_artifact_that_is_no_plugin_is_signed_by_the_digest_of_its_manifest()
     assert_eq!(pinned.exit, Exit::Success, "{pinned:?}");
     assert_eq!(pinned.out["manifestDigest"], image.to_string());
     assert_eq!(pinned.out["digest"], Value::Null);
-    // Its signature has a tag of its own, and the plugin keeps the other.
+    // That signature has a separate tag, and the plugin keeps the other.
     let verified = site.verify(":1", &[P256_PUB]).await;
     assert_eq!(verified.exit, Exit::Success, "{verified:?}");
 }
@@ -235,7 +235,7 @@ async fn the_error_names_the_unusable_argument() {
     assert_eq!(elsewhere.exit, Exit::Failure, "{elsewhere:?}");
 }
 
-/// Answers every request with these bytes, until the end of the process.
+/// Answers every request with these bytes, until the process ends.
 fn hostile_server(response: Vec<u8>) -> String {
     use std::io::{Read as _, Write as _};
 
@@ -245,7 +245,7 @@ fn hostile_server(response: Vec<u8>) -> String {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
             let mut request = [0; 16 * 1024];
-            // The requests of a fetch have no body and are small.
+            // Requests during a fetch have no body and are small.
             let read = stream.read(&mut request);
             drop(read.and_then(|_| stream.write_all(&response)));
         }

@@ -1,4 +1,4 @@
-//! The plugin, and the report of its call.
+//! Loads and calls the plugin.
 
 use std::num::NonZeroU32;
 
@@ -33,20 +33,20 @@ pub(crate) fn described(from: &Inspected, load: &LoadArgs) -> Result<Described, 
     described.or_fail_by(plugin_file::Error::exit, message)
 }
 
-/// Returns the result of a step of the plugin.
+/// Returns the result of a plugin step.
 pub(crate) fn started<T>(result: Result<T, plugin::Error>, from: &Inspected) -> Result<T, Failure> {
     let message = format!("failed to start the plugin {from}");
     result.or_fail_by(plugin_file::exit_for, message)
 }
 
-/// Notes the lines of the guest's log.
+/// Prints the guest's log lines.
 pub(crate) fn note_log(log: &[LogLine], streams: &mut Streams<'_>) {
     for line in log {
         streams.note(&format!("log: {}: {}", line.level, plain(&line.message)));
     }
 }
 
-/// Notes the guest's fault, if there is one.
+/// Prints the guest's fault, if there is one.
 pub(crate) fn note_fault(answer: &CallOutput, streams: &mut Streams<'_>) {
     if let Some(fault) = &answer.fault {
         streams.note(&format!("fault: {}: {}", fault.kind, plain(&fault.message)));

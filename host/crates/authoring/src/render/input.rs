@@ -21,22 +21,22 @@ use serde_json::{Map, Value};
 use super::seed;
 use crate::document::{self, Document};
 
-/// The longest prefix of a `generateName` in bytes; the API server cuts off the rest.
+/// The longest `generateName` prefix in bytes; the API server cuts off the rest.
 const PREFIX_BYTES_MAX: usize = 58;
 
-/// The namespace of a parent whose file names none, and of such observed objects if the parent is cluster-scoped.
+/// The default namespace for a parent, and for observed objects if the parent is cluster-scoped.
 const NAMESPACE: &str = "default";
 
-/// The failure to compile a schema.
+/// The message for a schema that does not compile.
 const SCHEMA: &str = "failed to compile a CustomResourceDefinition of the plugin";
 
-/// The objects that are given to a pass.
+/// Objects that are given to a pass.
 pub(crate) struct GivenObjects {
     pub(crate) parent: Document,
     pub(crate) others: Vec<Document>,
 }
 
-/// The paths of the files of a pass.
+/// File paths for a pass.
 pub(crate) struct Paths {
     pub(crate) parent: PathBuf,
     pub(crate) observed: Vec<PathBuf>,
@@ -45,14 +45,14 @@ pub(crate) struct Paths {
     pub(crate) hash_key: Option<PathBuf>,
 }
 
-/// All files of a pass, read and parsed.
+/// All files for a pass, read and parsed.
 pub(crate) struct Files {
     pub(crate) config: Map<String, Value>,
     pub(crate) grants: Option<Grants>,
     pub(crate) hash_key: Option<HashKey>,
-    /// The name of the parent's file in messages.
+    /// The parent file's name in messages.
     parent: String,
-    /// The objects of the parent's file.
+    /// The objects in the parent file.
     with_parent: Vec<Document>,
     observed: Vec<Document>,
 }
@@ -148,7 +148,7 @@ pub(crate) fn given(
     })
 }
 
-/// Sets the name from `generateName` and the namespace of the URL, as the API server does before admission.
+/// Sets the name from `generateName` and the URL's namespace, as the API server does before admission.
 fn name_and_place(document: &mut Document, kinds: &Kinds, namespace: &str, seed: u64) {
     if kinds.resource_of(&document.kind).scope == Scope::Namespaced {
         document.default_namespace(namespace);
@@ -164,7 +164,7 @@ fn name_and_place(document: &mut Document, kinds: &Kinds, namespace: &str, seed:
     }
 }
 
-/// The schemas of the plugin's CustomResourceDefinitions, compiled on first use.
+/// The plugin's CustomResourceDefinition schemas, compiled on first use.
 struct Schemas<'a> {
     crds: BTreeMap<GroupKind, &'a Map<String, Value>>,
     compiled: BTreeMap<String, Schema>,
@@ -213,7 +213,7 @@ impl<'a> Schemas<'a> {
     }
 }
 
-/// Reads a file of grants.
+/// Reads a grants file.
 pub fn grants_in(path: &Path, streams: &mut Streams<'_>) -> Result<Grants, Failure> {
     let object = one_object(Some(path), streams)?;
     grants_of_file(&object).or_fail(
@@ -222,7 +222,7 @@ pub fn grants_in(path: &Path, streams: &mut Streams<'_>) -> Result<Grants, Failu
     )
 }
 
-/// Reads the single object of a file; an empty file and no file count as an empty object.
+/// Reads a file's single object; an empty file and no file count as an empty object.
 pub fn one_object(
     path: Option<&Path>,
     streams: &mut Streams<'_>,
@@ -272,7 +272,7 @@ fn unreadable(path: &Path) -> String {
     format!("failed to read {}", named(path))
 }
 
-/// Returns the name of a file in messages.
+/// Returns a file's name in messages.
 pub(crate) fn named(path: &Path) -> String {
     if path.as_os_str() == "-" {
         "the standard input".to_owned()
@@ -290,7 +290,7 @@ fn documents(path: &Path, streams: &mut Streams<'_>) -> Result<Vec<Document>, Fa
     document::documents(&text(path, streams)?, &named(path))
 }
 
-/// Returns the file itself, or the YAML and JSON files of a directory, sorted by name.
+/// Returns the file itself, or a directory's YAML and JSON files, sorted by name.
 fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);

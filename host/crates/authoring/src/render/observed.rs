@@ -1,4 +1,4 @@
-//! The observed objects: the parent, its children, and all others.
+//! Observed objects: the parent, its children, and all others.
 
 use std::sync::Arc;
 
@@ -76,7 +76,7 @@ fn observed_child(object: &Object) -> ObservedChild {
     }
 }
 
-/// Returns true if the object is a child of the parent.
+/// Returns true for the parent's children.
 fn belongs(document: &Document, parent: &Parent) -> bool {
     if let Some(owner) = controller(document) {
         return controls(owner, document, parent);

@@ -1,4 +1,4 @@
-//! The complete outcome of a pass as JSON.
+//! A pass's complete outcome as JSON.
 
 use innkeeper_command::{Failure, Output};
 use innkeeper_model::ReadKey;
@@ -7,7 +7,7 @@ use innkeeper_policy::{self as policy, Rules};
 use innkeeper_sandbox::{CallOutput, End};
 use serde_json::json;
 
-/// Checks the guest's answer with the policy of the host; returns each child as the host would state it to the API server.
+/// Checks the guest's answer with the host's policy; returns each child as the host would apply it.
 pub(super) fn checked(end: End, rules: &Rules<'_>) -> CallOutput {
     let checked = match end {
         End::Answered(outcome) => {

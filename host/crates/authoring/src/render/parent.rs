@@ -1,11 +1,11 @@
-//! The fields of the parent that an API server would set.
+//! Parent fields that an API server would set.
 
 use innkeeper_model::{Manifest, Phase};
 use serde_json::{Value, json};
 
 use crate::document::Document;
 
-/// The UID of a parent that was never in a cluster.
+/// The UID for a parent that was never in a cluster.
 pub(crate) const UID: &str = "00000000-0000-4000-8000-000000000000";
 
 /// A parent with all fields that an API server sets.

@@ -19,10 +19,10 @@ use super::{
 };
 use crate::document::Document;
 
-/// The source of the reads of one pass.
+/// Answers one pass's reads.
 ///
-/// The access rules are those of the cache: a kind is readable only in exactly the declared version, and only in the
-/// namespaces that the scope of a grant covers.
+/// The access rules are the cache's: a kind is readable only in exactly the declared version, and only in namespaces
+/// that a grant's scope covers.
 #[derive(Debug)]
 pub(crate) struct OfflineReads {
     world: World,
@@ -34,12 +34,12 @@ pub(crate) struct OfflineReads {
     made: Vec<ReadKey>,
 }
 
-/// The part of the cluster that is not given.
+/// The simulated part of the cluster.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct World {
-    /// Lists and children come in the opposite order.
+    /// Reverses lists and children.
     pub(crate) backwards: bool,
-    /// Each object that the plugin reads exists, with no more than its metadata.
+    /// Each object that the plugin reads exists, with nothing but metadata.
     pub(crate) exists: bool,
 }
 
@@ -74,7 +74,7 @@ impl OfflineReads {
         }
     }
 
-    /// Returns the distinct reads, in the order of their first use.
+    /// Returns the distinct reads, in the order in which they were first used.
     pub(super) fn made(&self) -> &[ReadKey] {
         &self.made
     }
@@ -85,7 +85,7 @@ impl OfflineReads {
         }
     }
 
-    /// Returns the grants that cover a read of a kind, sorted by access, the widest first.
+    /// Returns the grants that cover a read, sorted by access, the widest first.
     fn covering(
         &self,
         kind: &Gvk,
@@ -145,7 +145,7 @@ impl OfflineReads {
         Ok(objects.into_values().collect())
     }
 
-    /// Returns an object that is not given, with labels that match the selector.
+    /// Returns a placeholder object whose labels match the selector.
     fn imagined(
         &self,
         kind: &Gvk,
@@ -225,7 +225,7 @@ impl Reads for OfflineReads {
 
 /// Returns labels that match a selector; none if no labels do.
 fn labels_for(selector: &Selector) -> Option<BTreeMap<String, String>> {
-    // The allowed values of each label that must exist; none: any value.
+    // The allowed values for each label that must exist; none: any value.
     let mut wanted: BTreeMap<String, Option<BTreeSet<String>>> = BTreeMap::new();
     let mut refused = BTreeSet::new();
     for expression in selector.clone() {

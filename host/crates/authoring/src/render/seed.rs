@@ -4,14 +4,14 @@ use innkeeper_model::{Generated, ObjectId};
 use innkeeper_plan as plan;
 use sha2::{Digest as _, Sha256};
 
-/// The seed of the guest's random numbers.
+/// The seed for the guest's random numbers.
 pub(super) fn of_pass(seed: u64) -> [u8; 32] {
     let mut bytes = [0; 32];
     stream(seed, "pass")(&mut bytes);
     bytes
 }
 
-/// A generated value of a Secret.
+/// A generated Secret value.
 pub(super) fn generated(seed: u64, secret: &ObjectId, entry: &Generated) -> String {
     let token = entry
         .token
@@ -26,14 +26,14 @@ pub(super) fn name_suffix(seed: u64, prefix: &str) -> String {
     let entry = Generated {
         key: String::new(),
         length: 5,
-        // The alphabet of the API server: without vowels and the digits that resemble them, so that no words appear.
+        // The API server's alphabet: without vowels and the digits that resemble them, so no words appear.
         alphabet: "bcdfghjklmnpqrstvwxz2456789".to_owned(),
         token: None,
     };
     plan::generate(&entry, &mut stream(seed, &format!("name {prefix}")))
 }
 
-/// Returns a source of bytes.
+/// Returns a byte source.
 fn stream(seed: u64, purpose: &str) -> impl FnMut(&mut [u8]) + use<> {
     let mut key = seed.to_le_bytes().to_vec();
     key.extend_from_slice(purpose.as_bytes());

@@ -1,4 +1,4 @@
-//! Passes of a fake plugin, whose guest is a Rust function.
+//! Passes with a fake plugin, whose guest is a Rust function.
 
 use std::{fs, io, path::PathBuf, time::Duration};
 
@@ -149,7 +149,7 @@ pub(crate) fn desired(children: Vec<Child>) -> End {
     }))
 }
 
-/// A directory of input files, and the arguments that name them.
+/// A directory with input files, and the arguments that name them.
 struct Given {
     directory: TempDir,
     args: RenderArgs,
@@ -695,7 +695,7 @@ fn bad_input_is_reported_and_ends_with_2() {
     let mut messages = String::new();
     for (exit, out, err) in table {
         assert_eq!((exit, out.as_str()), (Exit::Usage, ""), "{err}");
-        // The name of the directory differs in every run.
+        // The directory name differs in every run.
         let named = err.replace('\\', "/");
         let words: Vec<&str> = named
             .split(' ')

@@ -10,9 +10,9 @@ use serde_json::{Map, Value};
 use super::{observed::ObservedObjects, seed};
 use crate::document::Document;
 
-/// Returns all children that the host would write, in the order of the answer, regardless of their dependencies.
+/// Returns all children that the host would write, in the answer's order, regardless of their dependencies.
 ///
-/// Children on hold are omitted, and so are existing children with the policy "once".
+/// Omits children on hold, and existing children with the policy "once".
 pub(super) fn children(
     answer: &CallOutput,
     observed: &ObservedObjects,
@@ -35,7 +35,7 @@ pub(super) fn children(
     Output::yaml(&manifests)
 }
 
-/// Returns the child with its generated values: the existing ones with an unchanged token, else new ones from the seed.
+/// Returns the child with generated values: the existing ones with an unchanged token, else new ones from the seed.
 fn manifest(
     child: &Child,
     id: &ObjectId,

@@ -1,4 +1,4 @@
-//! Cases: directories with the input of a pass and the expected answer, and recordings, which have both.
+//! Cases: directories with a pass's input and the expected answer, and recordings, which have both.
 
 use std::{
     fs,
@@ -19,7 +19,7 @@ use crate::{
     render::{self, Call, Circumstances, Files, Offline, World},
 };
 
-/// The failure to encode an answer.
+/// The message for an answer that cannot be encoded.
 const ENCODE: &str = "failed to encode the answer";
 
 /// One case.
@@ -49,9 +49,8 @@ impl Case {
         Ok(cases)
     }
 
-    /// Runs the pass and compares the answer. Returns the parent for the properties as well, unless the case has a
-    /// configuration or grants of its own, or is a recording.
-    /// Its observed objects would be wrong for another state of the parent.
+    /// Runs the pass and compares the answer. Returns the parent for the properties as well, unless the case has its
+    /// own configuration or grants, or is a recording. Its observed objects would be wrong for another parent state.
     pub(super) fn run(
         &self,
         plugin: (&Described, &Inspected),
@@ -92,7 +91,7 @@ impl Case {
         Ok(Some(unexpected(&lines, &self.path)))
     }
 
-    /// Makes a pass of the files in the directory; returns the differences and the parent.
+    /// Runs a pass from the files in the directory; returns the differences and the parent.
     fn pass(
         &self,
         (described, from): (&Described, &Inspected),
@@ -170,7 +169,7 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
     fs::write(path, text).or_fail(Exit::Failure, message)
 }
 
-/// Returns the problem of a case whose expectation, with these differences, is in the file.
+/// Returns the problem for a case whose expectation has these differences.
 fn unexpected(differences: &[String], path: &Path) -> String {
     let at = path.display();
     let differences = differences.join("\n");

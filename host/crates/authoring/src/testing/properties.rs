@@ -1,8 +1,7 @@
-//! The properties of a good reconciler, checked for one parent.
+//! Properties of a good reconciler, checked for one parent.
 //!
-//! A small simulation stands for the cluster: it applies an answer as the host does, with the owner of each child and the
-//! status of the parent, and feeds it back. It sets no defaults and no status of children.
-//! Pure but for the calls of the plugin.
+//! A small simulation replaces the cluster: it applies an answer as the host does, with each child's owner and the
+//! parent's status, and feeds it back. It sets no defaults and no child statuses. Pure except for the plugin calls.
 
 use std::collections::BTreeMap;
 
@@ -22,11 +21,10 @@ use crate::{
     render::{Circumstances, Offline, Passed, World},
 };
 
-/// The most rounds until nothing changes. Chosen, not measured: a plugin that states its children in steps needs a round
-/// for each.
+/// The most rounds until nothing changes: a plugin that creates children in steps needs a round for each step.
 const ROUNDS_MAX: usize = 10;
 
-/// The time of all passes: Thu Jan 31 2030 08:00:00 UTC.
+/// The time in all passes: Thu Jan 31 2030 08:00:00 UTC.
 pub(super) const NOW_MS: u64 = 1_896_076_800_000;
 
 /// A property of a good reconciler.
@@ -35,21 +33,21 @@ pub(super) const NOW_MS: u64 = 1_896_076_800_000;
 pub(super) enum Property {
     /// It answers: no trap, and within its limits.
     Total,
-    /// The answer keeps the rules of the contract, and each child has the fields of its kind.
+    /// The answer follows the contract, and each child has the kind's fields.
     ValidOutput,
-    /// It makes only granted kinds.
+    /// It creates only granted kinds.
     InsideGrants,
     /// It does not depend on random numbers.
     Deterministic,
-    /// Its children fed back change nothing after some rounds.
+    /// Fed back, its children change nothing after some rounds.
     Converges,
-    /// It does not depend on the order of children and reads.
+    /// It does not depend on the order in children and reads.
     OrderIndependent,
-    /// It makes a deleted child again.
+    /// It recreates a deleted child.
     SurvivesDeletion,
     /// It deletes no child because something is missing for a while.
     KeepsChildren,
-    /// It uses little more than its budget.
+    /// It uses little more than the budget.
     Cheap,
 }
 
@@ -68,7 +66,7 @@ impl Property {
     ];
 }
 
-/// A property that does not hold, with the observed objects that show it.
+/// A violated property, with the observed objects that show it.
 #[derive(Debug)]
 pub(super) struct Finding {
     pub(super) property: Property,
@@ -77,7 +75,7 @@ pub(super) struct Finding {
     pub(super) observed: Vec<Document>,
 }
 
-/// The reasons against a check: a property that does not hold, or a failure of the host.
+/// A stopped check: a violated property, or a host failure.
 #[derive(Debug)]
 enum Stop {
     Finding(Box<Finding>),
@@ -90,29 +88,29 @@ impl From<Failure> for Stop {
     }
 }
 
-/// The largest use of resources of all calls.
+/// The largest resource usage in all calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cost {
     pub(super) fuel: u64,
     pub(super) memory_bytes: usize,
 }
 
-/// The facts about all calls of the plugin.
+/// Facts about all plugin calls.
 #[derive(Debug, Default)]
 pub(super) struct CallFacts {
     pub(super) cost: Cost,
-    /// The key of a Job that the cluster deletes some time after its end, so that the host runs it again.
+    /// The key for a Job that the cluster deletes some time after its end, so the host runs it again.
     pub(super) expiring_job: Option<String>,
 }
 
-/// The objects of the simulation: the parent and its children.
+/// The simulated objects: the parent and its children.
 #[derive(Clone, PartialEq)]
 struct Cluster {
     parent: Document,
     children: BTreeMap<ObjectId, Document>,
 }
 
-/// Checks all properties for one parent; returns the first one that does not hold.
+/// Checks all properties for one parent; returns the first violation.
 pub(super) fn finding_of(
     plugin: &Offline<'_>,
     parent: &Document,
@@ -304,7 +302,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// The objects that the plugin reads are gone for a while.
+    /// The objects that the plugin reads are missing for a while.
     fn missing_reads(&mut self, cluster: &Cluster) -> Result<(), Stop> {
         let answer = self.pass(cluster, under(World::default()))?.answer;
         keeps(cluster, &answer)
@@ -361,7 +359,7 @@ fn finding(property: Property, problem: String, cluster: &Cluster) -> Stop {
     }))
 }
 
-/// Compares two answers: children without their order, status and conditions.
+/// Compares two answers: status, conditions, and children in any order.
 fn same(
     property: Property,
     when: &str,
@@ -415,7 +413,7 @@ fn apply(cluster: &Cluster, answer: &CallOutput) -> Cluster {
     next
 }
 
-/// Returns a child without the fields that it states as absent.
+/// Returns a child without explicitly absent fields.
 fn stored(child: &Child) -> Map<String, Value> {
     absence::without_absences(&plan::stated(child), &Value::Null, &[])
 }
@@ -453,7 +451,7 @@ fn document(child: &Child, parent: &Document) -> Document {
         }
     }
     for generated in &child.generate {
-        // The text "generated" in the encoding of Secrets.
+        // The text "generated" in Secret encoding.
         let value = json!("Z2VuZXJhdGVk");
         put(&mut object, &["data"], &generated.key, value);
     }
@@ -493,7 +491,7 @@ fn set_status(parent: &mut Map<String, Value>, report: &Report) {
     }
 }
 
-/// Names the first object that two states do not share.
+/// Names the first object that differs between two states.
 fn changed(before: &Cluster, after: &Cluster) -> String {
     let ids = before.children.keys().chain(after.children.keys());
     let differs = |id: &&ObjectId| before.children.get(*id) != after.children.get(*id);

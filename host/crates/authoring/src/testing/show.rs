@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{Cost, Finding, TestResult};
 use crate::args::TestFormat;
 
-/// Returns a finding with its objects as files to keep.
+/// Returns a finding with the objects as files to save.
 pub(super) fn finding(finding: &Finding) -> String {
     let mut text = finding.problem.clone();
     let parent = Value::Object(finding.parent.object.clone());

@@ -1,4 +1,4 @@
-//! Properties of fake plugins, whose guests are Rust functions; `tests/plugin/testing.rs` has real ones.
+//! Properties for fake plugins, whose guests are Rust functions; `tests/plugin/testing.rs` has real ones.
 
 use expect_test::expect;
 use innkeeper_model::{
@@ -14,7 +14,7 @@ use crate::render::{
     tests::{Answer, child, desired, pond},
 };
 
-/// Returns the properties that do not hold for a guest, each with its problem and the smallest parent.
+/// Returns the properties that a guest violates, each with the problem and the smallest parent.
 fn findings(answer: Answer) -> Vec<(Property, String, Value)> {
     findings_and_calls(answer).0
 }

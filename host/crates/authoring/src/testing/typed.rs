@@ -1,6 +1,6 @@
-//! Children against the Rust types of their kinds.
+//! Checks children against the Rust types for their kinds.
 //!
-//! They know every field of Kubernetes and its type; they do not know which fields the API server requires.
+//! The types know every Kubernetes field and type, but not which fields the API server requires.
 
 use k8s_openapi::api::{
     apps::v1 as apps, autoscaling::v2 as autoscaling, batch::v1 as batch, core::v1 as core,
@@ -46,7 +46,7 @@ fn strict<T: DeserializeOwned + Serialize>(object: &Value) -> Result<(), String>
     }
 }
 
-/// Returns the first field that did not survive the way through the type. Empty values may be left out.
+/// Returns the first field that is lost when converted to the type and back. Empty values may be omitted.
 fn lost(before: &Value, after: &Value, place: String) -> Option<String> {
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => before.iter().find_map(|(name, value)| {
