@@ -72,7 +72,7 @@ impl Choices {
         number.checked_rem(bound).unwrap_or_default()
     }
 
-    fn of<'a, T>(&mut self, all: &'a [T]) -> Option<&'a T> {
+    fn pick<'a, T>(&mut self, all: &'a [T]) -> Option<&'a T> {
         let at = self.below(u64::try_from(all.len()).ok()?);
         all.get(usize::try_from(at).ok()?)
     }
@@ -85,7 +85,7 @@ pub(crate) fn generate(schema: &Value, choices: &mut Choices) -> Value {
 
 fn value(schema: &Value, choices: &mut Choices, depth: usize) -> Value {
     if let Some(listed) = schema["enum"].as_array() {
-        return choices.of(listed).cloned().unwrap_or_default();
+        return choices.pick(listed).cloned().unwrap_or_default();
     }
     if let Some(default) = schema.get("default")
         && choices.below(4) == 0
@@ -94,7 +94,7 @@ fn value(schema: &Value, choices: &mut Choices, depth: usize) -> Value {
     }
     if schema["x-kubernetes-int-or-string"] == true {
         let all = [json!(1), json!("50%"), json!(0), json!("http"), json!(80)];
-        return choices.of(&all).cloned().unwrap_or_default();
+        return choices.pick(&all).cloned().unwrap_or_default();
     }
     match schema["type"].as_str() {
         Some("boolean") => json!(choices.below(2) == 1),
@@ -111,7 +111,8 @@ fn value(schema: &Value, choices: &mut Choices, depth: usize) -> Value {
 
 fn object(schema: &Value, choices: &mut Choices, depth: usize) -> Map<String, Value> {
     let required = schema["required"].as_array();
-    let is_required = |name: &str| required.is_some_and(|it| it.iter().any(|it| it == name));
+    let is_required =
+        |name: &str| required.is_some_and(|names| names.iter().any(|required| required == name));
     let mut object = Map::new();
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
         if is_required(name) || depth < DEPTH_MAX && choices.below(2) == 1 {
@@ -154,7 +155,7 @@ fn integer(schema: &Value, choices: &mut Choices) -> i64 {
         .max(least);
     let all = [0, 1, 2, 3, 80, -1, least, least.saturating_add(1), most]
         .map(|number| number.clamp(least, most));
-    choices.of(&all).copied().unwrap_or(least)
+    choices.pick(&all).copied().unwrap_or(least)
 }
 
 #[expect(
@@ -189,9 +190,13 @@ fn text(schema: &Value, choices: &mut Choices) -> String {
         "\u{e9}\u{4e16} \"'\\\n",
         "0",
     ];
-    let chosen = choices.of(&all).copied().unwrap_or_default();
+    let chosen = choices.pick(&all).copied().unwrap_or_default();
     // In characters, as the API server counts.
-    let mut text: String = chosen.chars().zip(0..most).map(|(it, _)| it).collect();
+    let mut text: String = chosen
+        .chars()
+        .zip(0..most)
+        .map(|(character, _)| character)
+        .collect();
     while u64::try_from(text.chars().count()).is_ok_and(|count| count < least) {
         text.push('a');
     }
@@ -204,11 +209,11 @@ fn matching(hir: &Hir, choices: &mut Choices, text: &mut String) {
         HirKind::Empty | HirKind::Look(_) => {}
         HirKind::Literal(literal) => text.push_str(&String::from_utf8_lossy(&literal.0)),
         HirKind::Class(Class::Unicode(class)) => {
-            let range = choices.of(class.ranges());
+            let range = choices.pick(class.ranges());
             text.extend(range.map(|range| plain(range.start(), range.end())));
         }
         HirKind::Class(Class::Bytes(class)) => {
-            let range = choices.of(class.ranges());
+            let range = choices.pick(class.ranges());
             text.extend(range.map(|range| plain(range.start().into(), range.end().into())));
         }
         HirKind::Repetition(repetition) => {
@@ -224,7 +229,7 @@ fn matching(hir: &Hir, choices: &mut Choices, text: &mut String) {
         HirKind::Capture(capture) => matching(&capture.sub, choices, text),
         HirKind::Concat(all) => all.iter().for_each(|hir| matching(hir, choices, text)),
         HirKind::Alternation(all) => {
-            if let Some(hir) = choices.of(all) {
+            if let Some(hir) = choices.pick(all) {
                 matching(hir, choices, text);
             }
         }
@@ -244,7 +249,7 @@ const fn plain(first: char, last: char) -> char {
 mod tests {
     use super::*;
 
-    fn of(schema: &Value, numbers: &[u64]) -> Value {
+    fn object_from(schema: &Value, numbers: &[u64]) -> Value {
         generate(schema, &mut Choices::new(numbers.to_vec()))
     }
 
@@ -255,9 +260,9 @@ mod tests {
             "name": {"type": "string", "pattern": "^[a-z]{2}(-[0-9]+)?$"},
             "mode": {"type": "string", "enum": ["Fast", "Slow"]},
         }});
-        assert_eq!(of(&schema, &[]), json!({"size": 3, "name": "aa"}));
+        assert_eq!(object_from(&schema, &[]), json!({"size": 3, "name": "aa"}));
         // The properties in order: mode is there and Slow; then the name's two letters, and its option.
-        let more = of(&schema, &[1, 1, 0, 0, 0, 1]);
+        let more = object_from(&schema, &[1, 1, 0, 0, 0, 1]);
         assert_eq!(more["mode"], "Slow");
         assert_eq!(more["name"], "aa-0");
     }
@@ -268,7 +273,7 @@ mod tests {
             "type": "integer", "minimum": 1, "exclusiveMinimum": true, "maximum": 4.0,
         }});
         for number in 0..40 {
-            let list = of(&schema, &[number; 4]);
+            let list = object_from(&schema, &[number; 4]);
             let list = list.as_array().unwrap();
             assert!((1..=2).contains(&list.len()));
             assert!(
@@ -279,7 +284,11 @@ mod tests {
         }
         let text = json!({"type": "string", "minLength": 3, "maxLength": 4});
         for number in 0..9 {
-            let length = of(&text, &[number]).as_str().unwrap().chars().count();
+            let length = object_from(&text, &[number])
+                .as_str()
+                .unwrap()
+                .chars()
+                .count();
             assert!((3..=4).contains(&length));
         }
     }

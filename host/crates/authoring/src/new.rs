@@ -59,7 +59,7 @@ pub fn run(args: &NewArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
     }
     let parents = match &args.from_crd {
         Some(file) => {
-            ParentTypes::of_definition(Definition::read(file, args.kind.as_ref())?, streams)
+            ParentTypes::from_definition(Definition::read(file, args.kind.as_ref())?, streams)
         }
         None => ParentTypes::own(args.kind.clone().unwrap_or_else(|| usual_kind(name))),
     };
@@ -142,7 +142,7 @@ impl ParentTypes {
     }
 
     /// Returns a definition's parents.
-    fn of_definition(definition: Definition, streams: &mut Streams<'_>) -> Self {
+    fn from_definition(definition: Definition, streams: &mut Streams<'_>) -> Self {
         let (example, stored) = definition.example();
         if stored.is_none() {
             streams.note(
@@ -152,7 +152,10 @@ impl ParentTypes {
         let mut types = include_str!("new/template/definition.rs.in")
             .replace("{{plural}}", &definition.plural)
             .replace("{{scope}}", definition.scope());
-        types.push_str(&types::of(&definition.kind.kind, &definition.schema));
+        types.push_str(&types::rust_types(
+            &definition.kind.kind,
+            &definition.schema,
+        ));
         Self {
             types,
             definition: Some(format!("{:#}\n", definition.object)),

@@ -39,7 +39,7 @@ pub(crate) use input::{Files, Paths, bytes, given, named};
 pub use input::{grants_in, one_object};
 use observed::ObservedObjects;
 pub(crate) use parent::UID;
-pub(crate) use reads::{OfflineReads, World};
+pub(crate) use reads::{OfflineReads, Simulation};
 
 /// The default hash key: fixed, so the output is reproducible. It protects nothing, as there is no cluster.
 const HASH_KEY: [u8; 32] = *b"innkeeper render: not a secret! ";
@@ -84,17 +84,17 @@ fn pass(
         offline.hash_key = hash_key.clone();
     }
     let inputs = given(files, args.seed, manifest, &offline.kinds, streams)?;
-    let circumstances = Circumstances {
+    let variation = Variation {
         phase,
         now_ms,
         seed: args.seed,
-        world: World::default(),
+        simulation: Simulation::default(),
     };
-    let passed = offline.pass(inputs.parent, inputs.others, circumstances)?;
+    let passed = offline.pass(inputs.parent, inputs.others, variation)?;
     note_log(&passed.log, streams);
     let answer = &passed.answer;
     let output = match args.output {
-        OutputFormat::Json => outcome::json(answer, passed.reads.made(), passed.fuel)?,
+        OutputFormat::Json => outcome::json(answer, passed.reads.recorded(), passed.fuel)?,
         OutputFormat::Yaml => yaml_output::children(answer, &passed.observed, args.seed)?,
     };
     let exit = print(answer, &output, args.output, streams)?;
@@ -137,11 +137,11 @@ pub(crate) struct Offline<'a> {
 
 /// Settings that can differ between two passes for the same parent.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Circumstances {
+pub(crate) struct Variation {
     pub(crate) phase: Phase,
     pub(crate) now_ms: u64,
     pub(crate) seed: u64,
-    pub(crate) world: World,
+    pub(crate) simulation: Simulation,
 }
 
 /// A pass and its answer.
@@ -181,14 +181,14 @@ impl<'a> Offline<'a> {
         &self,
         parent: Document,
         others: Vec<Document>,
-        circumstances: Circumstances,
+        variation: Variation,
     ) -> Result<Passed, Failure> {
-        let Circumstances {
+        let Variation {
             phase,
             now_ms,
             seed,
-            world,
-        } = circumstances;
+            simulation,
+        } = variation;
         let manifest = self.manifest;
         let grants = &self.grants;
         let kind = parent.group_kind();
@@ -199,10 +199,10 @@ impl<'a> Offline<'a> {
         }
         let parent = parent::complete(parent, manifest, phase, now_ms);
         let mut observed = ObservedObjects::new(parent, others, grants, &self.hash_key)?;
-        if world.backwards {
+        if simulation.reversed {
             observed.children.reverse();
         }
-        let reads = OfflineReads::new(&observed, self, world);
+        let reads = OfflineReads::new(&observed, self, simulation);
         let request = Request {
             parent: &observed.parent.json,
             children: &observed.children,
@@ -212,7 +212,7 @@ impl<'a> Offline<'a> {
         };
         let context = plugin::Context {
             now_ms,
-            seed: seed::of_pass(seed),
+            seed: seed::for_pass(seed),
         };
         let (report, reads) = started((self.call)(&request, reads, &context), self.from)?;
         let rules = policy::Rules {

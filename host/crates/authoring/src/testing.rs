@@ -136,7 +136,7 @@ fn properties(
         findings.extend(finding);
     }
     for parent in &plugin.manifest.parents {
-        let Some(kind) = Generator::of(plugin.manifest, parent)? else {
+        let Some(kind) = Generator::new(plugin.manifest, parent)? else {
             continue;
         };
         for seed in 0..count {
@@ -161,7 +161,7 @@ struct Generator<'a> {
 
 impl<'a> Generator<'a> {
     /// Returns none if the plugin does not contain the kind's definition.
-    fn of(manifest: &'a Manifest, kind: &'a ParentKind) -> Result<Option<Self>, Failure> {
+    fn new(manifest: &'a Manifest, kind: &'a ParentKind) -> Result<Option<Self>, Failure> {
         let group_kind = kind.kind.group_kind();
         let mut crds = manifest.crds.iter();
         let Some(crd) = crds.find(|crd| kind_of_crd(crd).as_ref() == Some(&group_kind)) else {

@@ -30,11 +30,11 @@ pub(super) fn plugin(plugin: &Granted<'_>, kinds: &Kinds, args: &ManifestsArgs) 
     let name = format!("{}-plugin-{}", args.name, plugin.manifest.name);
     let account = args.account(plugin);
     let host = json!({"kind": "ServiceAccount", "name": args.name, "namespace": args.namespace});
-    let permissions = of_host(plugin, account.is_none());
+    let permissions = host_permissions(plugin, account.is_none());
     let rules_in = |is_asked: fn(Scope) -> bool| {
         let mut rules = rules(&permissions, kinds, is_asked);
         if is_asked(Scope::Cluster) && args.crds == Definitions::Install {
-            rules.extend(of_definitions(plugin));
+            rules.extend(definitions_rule(plugin));
         }
         rules
     };
@@ -67,7 +67,7 @@ pub(super) fn plugin(plugin: &Granted<'_>, kinds: &Kinds, args: &ManifestsArgs) 
             "annotations": {ANNOTATION_PLUGINS: plugin.manifest.name.as_str()},
         },
     }));
-    let permissions = of_account(plugin);
+    let permissions = account_permissions(plugin);
     let rules_in = |is_asked: fn(Scope) -> bool| rules(&permissions, kinds, is_asked);
     objects.extend(where_it_sees(
         args,
@@ -149,7 +149,7 @@ fn labels(args: &ManifestsArgs) -> Value {
 }
 
 /// Returns the rule to install and maintain a plugin's definitions, if it has any.
-fn of_definitions(plugin: &Granted<'_>) -> Option<Value> {
+fn definitions_rule(plugin: &Granted<'_>) -> Option<Value> {
     let definitions = plugin.definitions();
     let names: Vec<&str> = definitions.keys().map(String::as_str).collect();
     let group = "apiextensions.k8s.io";
@@ -162,7 +162,7 @@ fn of_definitions(plugin: &Granted<'_>) -> Option<Value> {
 type Permission<'a> = (&'a Gvk, &'static str, &'a [&'static str]);
 
 /// Returns the host's permissions for a plugin.
-fn of_host<'a>(plugin: &'a Granted<'_>, writes_children: bool) -> Vec<Permission<'a>> {
+fn host_permissions<'a>(plugin: &'a Granted<'_>, writes_children: bool) -> Vec<Permission<'a>> {
     let Granted {
         manifest, grants, ..
     } = plugin;
@@ -193,7 +193,7 @@ fn of_host<'a>(plugin: &'a Granted<'_>, writes_children: bool) -> Vec<Permission
 }
 
 /// Returns the permissions to write a plugin's children with owner references to their parents.
-fn of_account<'a>(plugin: &'a Granted<'_>) -> Vec<Permission<'a>> {
+fn account_permissions<'a>(plugin: &'a Granted<'_>) -> Vec<Permission<'a>> {
     let parents = plugin
         .parents()
         .map(|parent| -> Permission<'_> { (parent, "/finalizers", &["update"]) });

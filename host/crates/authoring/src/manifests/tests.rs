@@ -150,8 +150,11 @@ fn a_plugin_gets_what_it_is_granted_and_no_more() {
 #[test]
 fn the_role_is_aggregated_by_its_host_and_bound_by_no_other_object() {
     let documents = documents_of(&pond(), None, &["--name", "red"]);
-    assert_eq!(of_kind(&documents, "ClusterRole"), ["/red-plugin-pond"]);
-    assert_eq!(of_kind(&documents, "ClusterRoleBinding"), [""; 0]);
+    assert_eq!(
+        names_of_kind(&documents, "ClusterRole"),
+        ["/red-plugin-pond"]
+    );
+    assert_eq!(names_of_kind(&documents, "ClusterRoleBinding"), [""; 0]);
     let mut roles = documents
         .iter()
         .filter(|document| document.object["kind"] == "ClusterRole");
@@ -241,7 +244,7 @@ fn the_definition_of_plugins_is_the_hosts() {
     let mut pond = pond();
     pond.crds.push(crd);
     let documents = documents_of(&pond, None, &[]);
-    let definitions = of_kind(&documents, "CustomResourceDefinition");
+    let definitions = names_of_kind(&documents, "CustomResourceDefinition");
     assert_eq!(definitions, ["/ponds.example.com"]);
     assert!(!text_of(&documents).contains("plugins.innkeeper.dev"));
 }
@@ -276,8 +279,8 @@ fn rejects_load_artifact() {
 }
 
 /// A kind's objects as `namespace/name`.
-fn of_kind(documents: &[Document], kind: &str) -> Vec<String> {
-    let of_kind = documents
+fn names_of_kind(documents: &[Document], kind: &str) -> Vec<String> {
+    let objects = documents
         .iter()
         .map(|document| &document.object)
         .filter(|object| object["kind"] == kind);
@@ -285,7 +288,7 @@ fn of_kind(documents: &[Document], kind: &str) -> Vec<String> {
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
         format!("{}/{}", text("namespace"), text("name"))
     };
-    of_kind.map(text).collect()
+    objects.map(text).collect()
 }
 
 const LIMITED: [&str; 2] = ["--namespaces", "a,b"];
@@ -295,16 +298,16 @@ const WITHOUT_CRDS: [&str; 4] = ["--namespaces", "a,b", "--crds", "ignore"];
 fn a_host_that_is_limited_to_namespaces_has_roles_in_them() {
     let documents = documents_of(&pond(), None, &LIMITED);
     let roles = ["a/innkeeper-plugin-pond", "b/innkeeper-plugin-pond"];
-    assert_eq!(of_kind(&documents, "Role"), roles);
-    assert_eq!(of_kind(&documents, "RoleBinding"), roles);
+    assert_eq!(names_of_kind(&documents, "Role"), roles);
+    assert_eq!(names_of_kind(&documents, "RoleBinding"), roles);
     let everywhere = resources(&documents, "ClusterRole");
     let definitions = "customresourcedefinitions".to_owned();
     assert_eq!(everywhere, BTreeSet::from([definitions]));
 
     let documents = documents_of(&pond(), None, &WITHOUT_CRDS);
-    assert_eq!(of_kind(&documents, "ClusterRole"), [""; 0]);
-    assert_eq!(of_kind(&documents, "ClusterRoleBinding"), [""; 0]);
-    assert_eq!(of_kind(&documents, "Role"), roles);
+    assert_eq!(names_of_kind(&documents, "ClusterRole"), [""; 0]);
+    assert_eq!(names_of_kind(&documents, "ClusterRoleBinding"), [""; 0]);
+    assert_eq!(names_of_kind(&documents, "Role"), roles);
     assert_eq!(documents.last().unwrap().object["spec"]["crds"], "Ignore");
 }
 
@@ -329,7 +332,7 @@ fn what_lives_in_no_namespace_is_all_that_a_limited_host_gets_everywhere() {
     assert_eq!(resources(&documents, "ClusterRole"), expected);
     // Events about cluster-scoped objects are in this namespace.
     let events = "default/innkeeper-events".to_owned();
-    assert!(of_kind(&documents, "Role").contains(&events));
+    assert!(names_of_kind(&documents, "Role").contains(&events));
 }
 
 /// Returns the verbs that a Role allows for a resource, as JSON.

@@ -44,13 +44,13 @@ impl Definition {
             );
             return Err(Failure::new(Exit::Usage, message));
         };
-        Self::of(&object, kind).or_fail(
+        Self::new(&object, kind).or_fail(
             Exit::Usage,
             format!("failed to use the CustomResourceDefinition in {path}"),
         )
     }
 
-    fn of(
+    fn new(
         object: &Value,
         kind: Option<&Gvk>,
     ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {

@@ -31,7 +31,7 @@ pub(super) fn is_used(name: &str) -> bool {
 }
 
 /// Returns Rust types for a kind: one struct for the object, and one for each object and enumeration below.
-pub(super) fn of(kind: &str, schema: &Value) -> String {
+pub(super) fn rust_types(kind: &str, schema: &Value) -> String {
     let mut types = Types::default();
     types.names.insert(kind.to_owned());
     let mut fields = String::from(
@@ -65,7 +65,7 @@ impl Types {
         required: bool,
     ) {
         let path = format!("{owner}{}", name.to_upper_camel_case());
-        let mut shape = self.of(&path, schema);
+        let mut shape = self.type_for(&path, schema);
         let mut attributes = format!("    #[serde(rename = {name:?}");
         if !required || schema["nullable"] == true {
             shape = format!("Option<{shape}>");
@@ -81,7 +81,7 @@ impl Types {
     }
 
     /// Returns the Rust type for a schema, and writes the types that it needs.
-    fn of(&mut self, path: &str, schema: &Value) -> String {
+    fn type_for(&mut self, path: &str, schema: &Value) -> String {
         if schema["x-kubernetes-int-or-string"] == true {
             return "k8s_openapi::apimachinery::pkg::util::intstr::IntOrString".to_owned();
         }
@@ -94,10 +94,10 @@ impl Types {
             Some("integer") if schema["format"] == "int32" => "i32".to_owned(),
             Some("integer") => "i64".to_owned(),
             Some("number") => "f64".to_owned(),
-            Some("array") => format!("Vec<{}>", self.of(path, &schema["items"])),
+            Some("array") => format!("Vec<{}>", self.type_for(path, &schema["items"])),
             Some("object") if schema["properties"].is_object() => self.object(path, schema),
             Some("object") if schema["additionalProperties"].is_object() => {
-                let value = self.of(path, &schema["additionalProperties"]);
+                let value = self.type_for(path, &schema["additionalProperties"]);
                 format!("std::collections::BTreeMap<String, {value}>")
             }
             _ => "serde_json::Value".to_owned(),

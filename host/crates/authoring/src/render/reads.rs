@@ -25,32 +25,32 @@ use crate::document::Document;
 /// that a grant's scope covers.
 #[derive(Debug)]
 pub(crate) struct OfflineReads {
-    world: World,
+    simulation: Simulation,
     objects: Vec<Document>,
     granted: Vec<ReadKind>,
     own_namespace: Option<Arc<str>>,
     kinds: Kinds,
     hash_key: HashKey,
-    made: Vec<ReadKey>,
+    recorded: Vec<ReadKey>,
 }
 
 /// The simulated part of the cluster.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct World {
+pub(crate) struct Simulation {
     /// Reverses lists and children.
-    pub(crate) backwards: bool,
+    pub(crate) reversed: bool,
     /// Each object that the plugin reads exists, with nothing but metadata.
     pub(crate) exists: bool,
 }
 
 /// A grant that covers a read.
-struct Covering<'a> {
+struct MatchingGrant<'a> {
     access: Access,
     selector: &'a Selector,
     reach: Reach,
 }
 
-impl Covering<'_> {
+impl MatchingGrant<'_> {
     fn covers(&self, document: &Document, labels: &BTreeMap<String, String>) -> bool {
         let reached = match (&self.reach, document.namespace.as_deref()) {
             (Reach::Everywhere, _) => true,
@@ -62,56 +62,60 @@ impl Covering<'_> {
 }
 
 impl OfflineReads {
-    pub(super) fn new(observed: &ObservedObjects, plugin: &Offline<'_>, world: World) -> Self {
+    pub(super) fn new(
+        observed: &ObservedObjects,
+        plugin: &Offline<'_>,
+        simulation: Simulation,
+    ) -> Self {
         Self {
-            world,
+            simulation,
             objects: observed.objects.clone(),
             granted: plugin.grants.reads_for(plugin.manifest),
             own_namespace: observed.parent.namespace.clone(),
             kinds: plugin.kinds.clone(),
             hash_key: plugin.hash_key.clone(),
-            made: Vec::new(),
+            recorded: Vec::new(),
         }
     }
 
     /// Returns the distinct reads, in the order in which they were first used.
-    pub(super) fn made(&self) -> &[ReadKey] {
-        &self.made
+    pub(super) fn recorded(&self) -> &[ReadKey] {
+        &self.recorded
     }
 
     fn record(&mut self, key: ReadKey) {
-        if !self.made.contains(&key) {
-            self.made.push(key);
+        if !self.recorded.contains(&key) {
+            self.recorded.push(key);
         }
     }
 
     /// Returns the grants that cover a read, sorted by access, the widest first.
-    fn covering(
+    fn matching_grants(
         &self,
         kind: &Gvk,
         asked: Option<Arc<str>>,
         one: bool,
-    ) -> Result<Vec<Covering<'_>>, ReadFailure> {
+    ) -> Result<Vec<MatchingGrant<'_>>, ReadFailure> {
         let scope = self.kinds.resource_of(kind).scope;
         let own = self.own_namespace.as_ref();
         let target = asked.or_else(|| own.filter(|_| one).cloned());
         let nameless = one && scope == Scope::Namespaced && target.is_none();
-        let mut covering: Vec<Covering<'_>> = self
+        let mut grants: Vec<MatchingGrant<'_>> = self
             .granted
             .iter()
             .filter(|read| read.kind == *kind)
-            .map(|read| Covering {
+            .map(|read| MatchingGrant {
                 access: read.access,
                 selector: &read.label_selector,
                 reach: read.scope.reach(scope, own, target.as_ref()),
             })
-            .filter(|covering| covering.reach != Reach::Within(BTreeSet::new()))
+            .filter(|grant| grant.reach != Reach::Within(BTreeSet::new()))
             .collect();
-        covering.sort_by_key(|covering| covering.access);
-        if covering.is_empty() || nameless {
+        grants.sort_by_key(|grant| grant.access);
+        if grants.is_empty() || nameless {
             return Err(ReadFailure::NotGranted(kind.clone()));
         }
-        Ok(covering)
+        Ok(grants)
     }
 
     /// Returns the requested objects in the form for guests, sorted by namespace and name.
@@ -122,7 +126,7 @@ impl OfflineReads {
         name: Option<&str>,
         chosen: &Selector,
     ) -> Result<Vec<Arc<str>>, ReadFailure> {
-        let covering = self.covering(kind, asked, name.is_some())?;
+        let grants = self.matching_grants(kind, asked, name.is_some())?;
         let mut objects: BTreeMap<(Option<&str>, &str), Arc<str>> = BTreeMap::new();
         for document in &self.objects {
             let fits = document.group_kind() == kind.group_kind()
@@ -134,9 +138,7 @@ impl OfflineReads {
             if !chosen.matches(&labels) {
                 continue;
             }
-            let grant = covering
-                .iter()
-                .find(|grant| grant.covers(document, &labels));
+            let grant = grants.iter().find(|grant| grant.covers(document, &labels));
             if let Some(grant) = grant {
                 let shown = self.show(document, kind, grant.access)?;
                 objects.insert((document.namespace.as_deref(), &document.name), shown);
@@ -146,7 +148,7 @@ impl OfflineReads {
     }
 
     /// Returns a placeholder object whose labels match the selector.
-    fn imagined(
+    fn placeholder(
         &self,
         kind: &Gvk,
         namespace: Option<Arc<str>>,
@@ -193,8 +195,8 @@ impl Reads for OfflineReads {
         } = reference;
         let all = Selector::default();
         let object = self.answer(kind, namespace.clone(), Some(name), &all)?;
-        if object.is_empty() && self.world.exists {
-            return Ok(self.imagined(kind, namespace.clone(), name, &all));
+        if object.is_empty() && self.simulation.exists {
+            return Ok(self.placeholder(kind, namespace.clone(), name, &all));
         }
         Ok(object.into_iter().next())
     }
@@ -208,10 +210,10 @@ impl Reads for OfflineReads {
         let kind = &selector.kind;
         let namespace = selector.namespace.clone();
         let mut objects = self.answer(kind, namespace.clone(), None, &chosen)?;
-        if objects.is_empty() && self.world.exists {
-            objects.extend(self.imagined(kind, namespace, "example", &chosen));
+        if objects.is_empty() && self.simulation.exists {
+            objects.extend(self.placeholder(kind, namespace, "example", &chosen));
         }
-        if self.world.backwards {
+        if self.simulation.reversed {
             objects.reverse();
         }
         Ok(objects)
@@ -226,7 +228,7 @@ impl Reads for OfflineReads {
 /// Returns labels that match a selector; none if no labels do.
 fn labels_for(selector: &Selector) -> Option<BTreeMap<String, String>> {
     // The allowed values for each label that must exist; none: any value.
-    let mut wanted: BTreeMap<String, Option<BTreeSet<String>>> = BTreeMap::new();
+    let mut required: BTreeMap<String, Option<BTreeSet<String>>> = BTreeMap::new();
     let mut refused = BTreeSet::new();
     for expression in selector.clone() {
         let (key, values) = match expression {
@@ -243,14 +245,14 @@ fn labels_for(selector: &Selector) -> Option<BTreeMap<String, String>> {
             Expression::Equal(key, value) => (key, Some([value].into())),
             Expression::In(key, values) => (key, Some(values)),
         };
-        let allowed = wanted.entry(key).or_default();
+        let allowed = required.entry(key).or_default();
         *allowed = match (allowed.take(), values) {
             (Some(one), Some(other)) => Some(&one & &other),
             (one, other) => one.or(other),
         };
     }
     let mut labels = BTreeMap::new();
-    for (key, values) in wanted {
+    for (key, values) in required {
         let is_free = |value: &String| !refused.contains(&(key.clone(), value.clone()));
         let value = match values {
             Some(values) => values.into_iter().find(is_free)?,

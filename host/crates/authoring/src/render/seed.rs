@@ -5,7 +5,7 @@ use innkeeper_plan as plan;
 use sha2::{Digest as _, Sha256};
 
 /// The seed for the guest's random numbers.
-pub(super) fn of_pass(seed: u64) -> [u8; 32] {
+pub(super) fn for_pass(seed: u64) -> [u8; 32] {
     let mut bytes = [0; 32];
     stream(seed, "pass")(&mut bytes);
     bytes

@@ -16,7 +16,7 @@ use crate::{
     diff,
     document::Document,
     plugin_file, recordings,
-    render::{self, Call, Circumstances, Files, Offline, World},
+    render::{self, Call, Files, Offline, Simulation, Variation},
 };
 
 /// The message for an answer that cannot be encoded.
@@ -119,13 +119,13 @@ impl Case {
             &|request, reads, context| plugin.call(request, reads, context, &limits);
         let offline = Offline::new(manifest, files.grants.as_ref(), from, call)?;
         let inputs = render::given(files, 0, manifest, &offline.kinds, streams)?;
-        let circumstances = Circumstances {
+        let variation = Variation {
             phase: phase(&inputs.parent),
             now_ms: properties::NOW_MS,
             seed: 0,
-            world: World::default(),
+            simulation: Simulation::default(),
         };
-        let passed = offline.pass(inputs.parent.clone(), inputs.others, circumstances)?;
+        let passed = offline.pass(inputs.parent.clone(), inputs.others, variation)?;
         let problem = self.compare(&Value::Object(passed.answer.to_json()), update)?;
         Ok((problem, is_usual.then_some(inputs.parent)))
     }

@@ -18,7 +18,7 @@ use super::typed;
 use crate::{
     diff,
     document::Document,
-    render::{Circumstances, Offline, Passed, World},
+    render::{Offline, Passed, Simulation, Variation},
 };
 
 /// The most rounds until nothing changes: a plugin that creates children in steps needs a round for each step.
@@ -133,25 +133,25 @@ fn check(plugin: &Offline<'_>, parent: &Document, calls: &mut CallFacts) -> Resu
     if let Some(refusal) = refusals.into_iter().next() {
         return Err(finding(Property::ValidOutput, refusal, &start));
     }
-    let alone = World::default();
+    let alone = Simulation::default();
     // The objects that the plugin reads are missing at first, and exist in the second run.
-    for world in [
+    for simulation in [
         alone,
-        World {
+        Simulation {
             exists: true,
             ..alone
         },
     ] {
-        checker.random(&start, world)?;
-        let (settled, answer) = checker.settle(start.clone(), world)?;
-        checker.random(&settled, world)?;
-        checker.order(&settled, &answer, world)?;
-        checker.foreign_edits(&settled, &answer, world)?;
-        checker.deletion(&settled, &answer, world)?;
-        if world.exists {
+        checker.random(&start, simulation)?;
+        let (settled, answer) = checker.settle(start.clone(), simulation)?;
+        checker.random(&settled, simulation)?;
+        checker.order(&settled, &answer, simulation)?;
+        checker.foreign_edits(&settled, &answer, simulation)?;
+        checker.deletion(&settled, &answer, simulation)?;
+        if simulation.exists {
             checker.missing_reads(&settled)?;
         }
-        checker.finalize(&settled, world)?;
+        checker.finalize(&settled, simulation)?;
     }
     Ok(())
 }
@@ -162,11 +162,11 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    fn pass(&mut self, cluster: &Cluster, circumstances: Circumstances) -> Result<Passed, Stop> {
+    fn pass(&mut self, cluster: &Cluster, variation: Variation) -> Result<Passed, Stop> {
         let others = cluster.children.values().cloned();
         let passed = self
             .plugin
-            .pass(cluster.parent.clone(), others.collect(), circumstances)?;
+            .pass(cluster.parent.clone(), others.collect(), variation)?;
         let cost = &mut self.calls.cost;
         cost.fuel = cost.fuel.max(passed.fuel.unwrap_or_default());
         cost.memory_bytes = cost.memory_bytes.max(passed.memory_peak_bytes);
@@ -199,11 +199,11 @@ impl Checker<'_> {
     fn settle(
         &mut self,
         mut cluster: Cluster,
-        world: World,
+        simulation: Simulation,
     ) -> Result<(Cluster, CallOutput), Stop> {
         let mut changes = String::new();
         for _ in 0..=ROUNDS_MAX {
-            let answer = self.pass(&cluster, under(world))?.answer;
+            let answer = self.pass(&cluster, under(simulation))?.answer;
             let next = apply(&cluster, &answer);
             if next == cluster {
                 return Ok((cluster, answer));
@@ -215,14 +215,14 @@ impl Checker<'_> {
         Err(finding(Property::Converges, problem, &cluster))
     }
 
-    fn random(&mut self, cluster: &Cluster, world: World) -> Result<(), Stop> {
-        let first = self.pass(cluster, under(world))?.answer;
+    fn random(&mut self, cluster: &Cluster, simulation: Simulation) -> Result<(), Stop> {
+        let first = self.pass(cluster, under(simulation))?.answer;
         let other = self
             .pass(
                 cluster,
-                Circumstances {
+                Variation {
                     seed: 1,
-                    ..under(world)
+                    ..under(simulation)
                 },
             )?
             .answer;
@@ -235,12 +235,17 @@ impl Checker<'_> {
         )
     }
 
-    fn order(&mut self, cluster: &Cluster, answer: &CallOutput, world: World) -> Result<(), Stop> {
-        let backwards = World {
-            backwards: true,
-            ..world
+    fn order(
+        &mut self,
+        cluster: &Cluster,
+        answer: &CallOutput,
+        simulation: Simulation,
+    ) -> Result<(), Stop> {
+        let reversed = Simulation {
+            reversed: true,
+            ..simulation
         };
-        let other = self.pass(cluster, under(backwards))?.answer;
+        let other = self.pass(cluster, under(reversed))?.answer;
         same(
             Property::OrderIndependent,
             "with children and reads in another order",
@@ -255,7 +260,7 @@ impl Checker<'_> {
         &mut self,
         cluster: &Cluster,
         answer: &CallOutput,
-        world: World,
+        simulation: Simulation,
     ) -> Result<(), Stop> {
         let mut edited = cluster.clone();
         for child in edited.children.values_mut() {
@@ -266,7 +271,7 @@ impl Checker<'_> {
                 json!("x"),
             );
         }
-        let other = self.pass(&edited, under(world))?.answer;
+        let other = self.pass(&edited, under(simulation))?.answer;
         same(
             Property::Converges,
             "after another manager annotated the children",
@@ -280,7 +285,7 @@ impl Checker<'_> {
         &mut self,
         cluster: &Cluster,
         answer: &CallOutput,
-        world: World,
+        simulation: Simulation,
     ) -> Result<(), Stop> {
         let children = answer
             .children
@@ -291,7 +296,7 @@ impl Checker<'_> {
             if smaller.children.remove(&id).is_none() {
                 continue;
             }
-            let other = self.pass(&smaller, under(world))?.answer;
+            let other = self.pass(&smaller, under(simulation))?.answer;
             keeps(&smaller, &other)?;
             let is_again = other.children.iter().any(|child| child.id() == id);
             if other.outcome == Some("desired") && !is_again {
@@ -304,17 +309,17 @@ impl Checker<'_> {
 
     /// The objects that the plugin reads are missing for a while.
     fn missing_reads(&mut self, cluster: &Cluster) -> Result<(), Stop> {
-        let answer = self.pass(cluster, under(World::default()))?.answer;
+        let answer = self.pass(cluster, under(Simulation::default()))?.answer;
         keeps(cluster, &answer)
     }
 
-    fn finalize(&mut self, cluster: &Cluster, world: World) -> Result<(), Stop> {
+    fn finalize(&mut self, cluster: &Cluster, simulation: Simulation) -> Result<(), Stop> {
         if self.plugin.manifest.finalize {
-            let circumstances = Circumstances {
+            let variation = Variation {
                 phase: Phase::Finalize,
-                ..under(world)
+                ..under(simulation)
             };
-            self.pass(cluster, circumstances)?;
+            self.pass(cluster, variation)?;
         }
         Ok(())
     }
@@ -341,12 +346,12 @@ fn keeps(cluster: &Cluster, answer: &CallOutput) -> Result<(), Stop> {
     }
 }
 
-const fn under(world: World) -> Circumstances {
-    Circumstances {
+const fn under(simulation: Simulation) -> Variation {
+    Variation {
         phase: Phase::Reconcile,
         now_ms: NOW_MS,
         seed: 0,
-        world,
+        simulation,
     }
 }
 
