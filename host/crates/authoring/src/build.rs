@@ -136,7 +136,7 @@ fn finish(component: &Component, out_dir: &Path) -> Result<Value, Failure> {
         return Err(Failure::new(Exit::Failure, message));
     }
     let bytes = description::embed(&bytes, manifest);
-    // The description makes the component larger: check the host's limits again here, and not only at its deployment.
+    // The description makes the component larger: check the host's limits again here, and not only at deployment.
     artifact::check(&bytes, &artifact::Limits::default()).or_fail(Exit::Failure, unusable)?;
     let file = out_dir.join(format!("{}.wasm", guest.name));
     let message = format!("failed to write {}", file.display());
@@ -151,7 +151,7 @@ fn finish(component: &Component, out_dir: &Path) -> Result<Value, Failure> {
     }))
 }
 
-/// Writes a file atomically; a file with the same content keeps its modification time.
+/// Writes a file atomically; a file with the same content keeps the modification time.
 fn keep(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if fs::read(path).is_ok_and(|present| present == bytes) {
         return Ok(());

@@ -37,7 +37,7 @@ impl Document {
             .ok_or("it has no metadata.name")?;
         let namespace = metadata("namespace");
         if kind == Gvk::new("", "v1", "Secret") {
-            // An API server returns `stringData` only in its encoded form, as `data`.
+            // An API server returns `stringData` only in encoded form, as `data`.
             encode_string_data(&mut object);
         }
         Ok(Self {
@@ -48,7 +48,7 @@ impl Document {
         })
     }
 
-    /// The kind without its version.
+    /// The kind without version.
     pub fn group_kind(&self) -> GroupKind {
         self.kind.group_kind()
     }

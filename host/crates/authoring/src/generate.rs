@@ -1,7 +1,7 @@
 //! Generates objects from a schema and a sequence of numbers, for plugin tests.
 //!
 //! The same numbers give the same object, and smaller or fewer numbers give a smaller object: without any number only
-//! the required fields are there. So a test shrinks a failing object by its numbers alone. Rules, formats and keywords
+//! the required fields are there. So a test shrinks a failing object by the numbers alone. Rules, formats and keywords
 //! over several fields are ignored: the caller admits the object and drops rejected ones.
 
 use regex_syntax::hir::{Class, Hir, HirKind};
@@ -261,7 +261,7 @@ mod tests {
             "mode": {"type": "string", "enum": ["Fast", "Slow"]},
         }});
         assert_eq!(object_from(&schema, &[]), json!({"size": 3, "name": "aa"}));
-        // The properties in order: mode is there and Slow; then the name's two letters, and its option.
+        // The properties in order: mode is there and Slow; then the name's two letters, and the option.
         let more = object_from(&schema, &[1, 1, 0, 0, 0, 1]);
         assert_eq!(more["mode"], "Slow");
         assert_eq!(more["name"], "aa-0");

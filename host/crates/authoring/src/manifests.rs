@@ -51,7 +51,7 @@ pub fn run(args: &ManifestsArgs, streams: &mut Streams<'_>) -> Result<Exit, Fail
     Ok(Exit::Success)
 }
 
-/// A described plugin, with its location in `spec.source` form.
+/// A described plugin, with a location in `spec.source` form.
 struct Loaded {
     described: Described,
     source: Value,

@@ -52,7 +52,7 @@ pub(crate) type Call<'a> = dyn Fn(
     ) -> Result<(CallReport, OfflineReads), plugin::Error>
     + 'a;
 
-/// Runs one pass and prints its result; `now_ms` is the caller's clock, in milliseconds since the epoch.
+/// Runs one pass and prints the result; `now_ms` is the caller's clock, in milliseconds since the epoch.
 ///
 /// Errors go to the standard error.
 pub fn run(args: &RenderArgs, now_ms: u64, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
@@ -144,7 +144,7 @@ pub(crate) struct Variation {
     pub(crate) simulation: Simulation,
 }
 
-/// A pass and its answer.
+/// A pass and the answer.
 pub(crate) struct Passed {
     pub(crate) answer: CallOutput,
     pub(crate) fuel: Option<u64>,

@@ -107,7 +107,7 @@ pub fn run(args: &TestArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> 
     Ok(if failed { Exit::Finding } else { Exit::Success })
 }
 
-/// Returns the plugin's file, and the default directory for its cases.
+/// Returns the plugin's file, and the default directory for cases.
 fn find(given: &Path) -> Result<(PathBuf, Option<PathBuf>), Failure> {
     if !given.is_dir() {
         return Ok((given.to_owned(), None));

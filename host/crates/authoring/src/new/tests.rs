@@ -79,7 +79,7 @@ fn names_that_cannot_be_a_plugin_and_a_crate_are_refused() {
     assert_eq!(fs::read_dir(around.path()).unwrap().count(), 0);
 }
 
-/// The block of the README and the manifest of a new project are one text, with the versions of this repository.
+/// The README's manifest block and a new project's manifest are one text, with this repository's versions.
 #[test]
 fn the_readme_of_the_sdk_has_the_whole_manifest() {
     let readme = include_str!("../../../../../guests/sdk/README.md");

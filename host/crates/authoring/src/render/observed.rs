@@ -1,4 +1,4 @@
-//! Observed objects: the parent, its children, and all others.
+//! Observed objects: parent, children, and all others.
 
 use std::sync::Arc;
 

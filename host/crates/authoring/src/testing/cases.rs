@@ -50,7 +50,7 @@ impl Case {
     }
 
     /// Runs the pass and compares the answer. Returns the parent for the properties as well, unless the case has its
-    /// own configuration or grants, or is a recording. Its observed objects would be wrong for another parent state.
+    /// own configuration or grants, or is a recording. The observed objects would be wrong for another parent state.
     pub(super) fn run(
         &self,
         plugin: (&Described, &Inspected),

@@ -99,11 +99,11 @@ pub(super) struct Cost {
 #[derive(Debug, Default)]
 pub(super) struct CallFacts {
     pub(super) cost: Cost,
-    /// The key for a Job that the cluster deletes some time after its end, so the host runs it again.
+    /// The key for a Job that the cluster deletes some time after the end, so the host runs it again.
     pub(super) expiring_job: Option<String>,
 }
 
-/// The simulated objects: the parent and its children.
+/// The simulated objects: parent and children.
 #[derive(Clone, PartialEq)]
 struct Cluster {
     parent: Document,

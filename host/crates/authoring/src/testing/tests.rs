@@ -84,7 +84,7 @@ fn job(spec: Value) -> innkeeper_model::Child {
     child("run", job)
 }
 
-/// The cluster deletes such a Job after its end, and the host would run it again.
+/// The cluster deletes such a Job after the end, and the host would run it again.
 #[test]
 fn a_job_with_a_time_to_live_is_a_warning() {
     let answers: [(Answer, Option<&str>); 2] = [
