@@ -1,9 +1,8 @@
-//! The Plugin resource: an administrator writes its spec to run a plugin, and the host writes its status.
+//! The Plugin resource: an administrator writes the spec to run a plugin, and the host writes the status.
 //!
-//! The types here make the CustomResourceDefinition, with its documentation, defaults and rules. [`Plugin::declared`]
-//! checks every rule again, because a definition in a cluster may be older than the host, and
-//! converts a spec for the rest of the host.
-//! It fetches, loads and writes nothing.
+//! The types here make the CustomResourceDefinition, with documentation, defaults and rules. [`Plugin::declared`]
+//! checks every rule again, because a cluster's definition may be older than the host, and converts a spec for the rest
+//! of the host. It fetches, loads and writes nothing.
 #![expect(
     unreachable_pub,
     reason = "the derive of a schema makes copies of the types that have no public path"
@@ -52,11 +51,11 @@ use innkeeper_model::Object;
 
 use forms::{DIGEST, FIELD_MANAGER, RESERVED_MANAGER};
 
-/// The API group of the resource.
+/// The resource's API group.
 pub const GROUP: &str = "innkeeper.dev";
 
-/// Returns true if a Plugin has granted parents, also if its spec is invalid otherwise. Only they can serve, and only users
-/// who may grant can make them.
+/// Returns true if a Plugin has granted parents, even if the spec is invalid otherwise. Only such Plugins can serve,
+/// and only users who may grant can create them.
 pub(crate) fn has_granted_parents(plugin: &Object) -> bool {
     #[derive(Default, Deserialize)]
     struct PluginOnly {
@@ -83,15 +82,15 @@ pub enum Error {
     /// The text is no Plugin resource.
     #[error("failed to read the Plugin resource")]
     Read(#[source] serde_path_to_error::Error<serde_json::Error>),
-    /// A field, or a file of grants, breaks a rule.
+    /// A field, or a grants file, breaks a rule.
     #[error("{path} {problem}")]
     Field {
-        /// The path of the field, or `the grants`.
+        /// The field's path, or `the grants`.
         path: String,
         /// The problem and the remedy.
         problem: String,
     },
-    /// The CustomResourceDefinition of the host is broken.
+    /// The host's CustomResourceDefinition is broken.
     #[error("failed to compile the CustomResourceDefinition plugins.innkeeper.dev")]
     Definition(#[source] &'static schema::Error),
 }
@@ -241,7 +240,7 @@ pub struct PluginSpec {
 }
 
 impl Plugin {
-    /// Reads the JSON text of a Plugin resource.
+    /// Reads a Plugin resource from JSON text.
     pub fn read(text: &str) -> Result<Self, Error> {
         let mut reader = serde_json::Deserializer::from_str(text);
         serde_path_to_error::deserialize(&mut reader).map_err(Error::Read)
