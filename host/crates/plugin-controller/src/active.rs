@@ -51,7 +51,7 @@ impl ActivePlugin {
     }
 
     /// Prevents new passes, and waits for running ones.
-    pub(crate) async fn rest(&mut self) {
+    pub(crate) async fn drain(&mut self) {
         if let Some(Passes { stop, ended }) = self.passes.take() {
             stop.cancel();
             ended.cancelled().await;
@@ -66,7 +66,7 @@ impl ActivePlugin {
         change: Option<Instant>,
     ) {
         if !self.continues_under(terms) {
-            self.rest().await;
+            self.drain().await;
         }
         for reconciler in &self.served.reconcilers {
             reconciler.swap(serving.clone(), change);

@@ -76,7 +76,7 @@ impl Claims {
     ///
     /// Fails if another plugin is first for one of them. While a younger plugin holds one, an unready plugin may
     /// continue to prepare. For a ready plugin it fails, and the younger plugin must stop.
-    pub(crate) fn take(
+    pub(crate) fn acquire(
         &mut self,
         name: &PluginName,
         age: Age,
@@ -143,7 +143,7 @@ impl Claims {
     }
 
     /// Gives up all kinds that a plugin claims but does not hold. A plugin that holds none is forgotten.
-    pub(crate) fn keep_held(&mut self, name: &PluginName) {
+    pub(crate) fn release_unheld(&mut self, name: &PluginName) {
         self.change(name, |claim| {
             let Claim { age, held, .. } = claim.clone().filter(|claim| !claim.held.is_empty())?;
             Some(Claim::new(age, held, claim))
@@ -151,7 +151,7 @@ impl Claims {
     }
 
     /// Removes a plugin that cannot be active or was deleted.
-    pub(crate) fn withdraw(&mut self, name: &PluginName) {
+    pub(crate) fn remove(&mut self, name: &PluginName) {
         self.change(name, |_| None);
         self.affected.remove(name);
     }
@@ -295,14 +295,14 @@ mod tests {
         (name, age): &Plugin,
         claimed: &[&str],
     ) -> Result<(), TakenKind> {
-        claims.take(name, *age, &kinds(claimed), false)
+        claims.acquire(name, *age, &kinds(claimed), false)
     }
 
     /// Claims and, if possible, activates; otherwise returns the name of the plugin that prevents it.
     fn serve(claims: &mut Claims, plugin: &Plugin, claimed: &[&str]) -> Result<(), String> {
         let (name, age) = plugin;
         prepare(claims, plugin, claimed)
-            .and_then(|()| claims.take(name, *age, &kinds(claimed), true))
+            .and_then(|()| claims.acquire(name, *age, &kinds(claimed), true))
             .map_err(|taken| taken.by.to_string())
     }
 
@@ -340,7 +340,7 @@ mod tests {
         assert_eq!(serve(&mut claims, &young, &["Web"]), Err("old".to_owned()));
         assert_eq!(serve(&mut claims, &old, &["Web"]), Ok(()));
 
-        claims.withdraw(&old.0);
+        claims.remove(&old.0);
         assert_eq!(affected(&mut claims), ["young"]);
         assert_eq!(serve(&mut claims, &young, &["Web"]), Ok(()));
         assert_eq!(claims.must_stop(&young.0), None);
@@ -357,7 +357,7 @@ mod tests {
         }
         assert_eq!(serve(&mut claims, &young, &["Web"]), Err("b".to_owned()));
         // It cannot be loaded.
-        claims.withdraw(&old.0);
+        claims.remove(&old.0);
         assert_eq!(affected(&mut claims), ["c"]);
         assert_eq!(serve(&mut claims, &young, &["Web"]), Ok(()));
 
@@ -432,7 +432,7 @@ mod tests {
             let taken = serve(claims, &young, &[kind]);
             assert_eq!(taken, expected.map_err(str::to_owned), "{kind}");
             assert_eq!(claims.must_stop(&old.0), None);
-            claims.withdraw(&young.0);
+            claims.remove(&young.0);
         };
         // During the attempt it also has its own kinds.
         prepare(&mut claims, &old, &["B"]).unwrap();
@@ -440,7 +440,7 @@ mod tests {
         young_takes(&mut claims, "B", Err("old"));
         // It fails, and only the active revision's kinds stay.
         claims.release(&old.0, &kinds(&["A"]));
-        claims.keep_held(&old.0);
+        claims.release_unheld(&old.0);
         young_takes(&mut claims, "A", Err("old"));
         young_takes(&mut claims, "B", Ok(()));
 
@@ -453,7 +453,7 @@ mod tests {
         young_takes(&mut claims, "A", Err("old"));
         assert!(!claims.is_first(&old.0));
         claims.take_affected();
-        claims.withdraw(&older.0);
+        claims.remove(&older.0);
         assert_eq!(affected(&mut claims), ["old"]);
         assert!(claims.is_first(&old.0));
 
@@ -461,7 +461,7 @@ mod tests {
         let mut claims = Claims::default();
         prepare(&mut claims, &old, &["A"]).unwrap();
         claims.release(&old.0, &BTreeSet::new());
-        claims.keep_held(&old.0);
+        claims.release_unheld(&old.0);
         young_takes(&mut claims, "A", Ok(()));
     }
 
@@ -494,7 +494,7 @@ mod tests {
                 match event {
                     0 => look(&mut claims, at),
                     1 => drop(prepare(&mut claims, plugin, kinds)),
-                    _ => claims.withdraw(&plugin.0),
+                    _ => claims.remove(&plugin.0),
                 }
             }
             for at in 0..plugins.len() {

@@ -23,7 +23,7 @@ use crate::{
     resource::{self, Declared},
     rollout::{CandidatePlans, Moment},
     stage::{Stage, StageFailure},
-    unserved::ToldParents,
+    unserved::ParentUpdates,
 };
 
 /// The manager's dependencies.
@@ -65,7 +65,7 @@ pub(crate) struct Context {
     /// Claims on parent kinds.
     claims: Mutex<Claims>,
     /// The deleted Plugins whose parents do not all state it yet.
-    pub(crate) gone: Mutex<BTreeMap<PluginName, ToldParents>>,
+    pub(crate) gone: Mutex<BTreeMap<PluginName, ParentUpdates>>,
 }
 
 impl Context {
@@ -84,7 +84,7 @@ impl Context {
         let mut claims = Claims::default();
         for (name, kinds) in &files {
             // Succeeds: no two files claim the same kind, and no Plugin has claimed one yet.
-            drop(claims.take(name, Age::File, kinds, true));
+            drop(claims.acquire(name, Age::File, kinds, true));
         }
         Self {
             registration: shared

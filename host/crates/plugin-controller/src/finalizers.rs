@@ -11,7 +11,7 @@ use innkeeper_reconcile::Shared;
 use tokio::time::Instant;
 use tracing::info;
 
-use crate::refusals::{Refusals, RefusalsOfRound};
+use crate::refusals::{AttemptRefusals, Refusals};
 
 /// Concurrent writes to parents without passes. A deleted Plugin may have thousands of parents, and active plugins
 /// write to the same API server.
@@ -47,7 +47,7 @@ pub(super) fn parents_of(plugin: PluginName, parent: Gvk) -> Interest {
 }
 
 /// Makes the object's next pass wait until the cache shows a write to the finalizers.
-pub(super) fn note(registration: &Registration, id: &ObjectId, written: &Written) {
+pub(super) fn expect_write(registration: &Registration, id: &ObjectId, written: &Written) {
     let version = written.resource_version;
     if written.gone {
         registration.expect_newer(id, id, version);
@@ -75,7 +75,7 @@ impl Finalizers {
             .refusals
             .due(Instant::now())
             .is_none()
-            .then(RefusalsOfRound::default);
+            .then(AttemptRefusals::default);
         for kind in kinds {
             // All versions share the same objects, and the cluster may have stopped serving the recorded version.
             let Some(served) = shared.cluster.served_kind(&kind.group_kind()) else {
@@ -113,7 +113,7 @@ async fn release(
     registration: &Registration,
     plugin: &PluginName,
     scope: ReleaseScope,
-    attempt: Option<&RefusalsOfRound>,
+    attempt: Option<&AttemptRefusals>,
 ) -> Result<usize, Why> {
     let waiting = registration.waiting().into_iter().next();
     match waiting.map(|waiting| waiting.why) {
@@ -147,7 +147,7 @@ async fn release_one(
     registration: &Registration,
     plugin: &PluginName,
     parent: &Object,
-    attempt: &RefusalsOfRound,
+    attempt: &AttemptRefusals,
 ) {
     let id = parent.id();
     // The last attempt's write is not in the cache yet, so another write would be redundant.
@@ -158,7 +158,7 @@ async fn release_one(
     match shared.writer.release(&mut target, plugin).await {
         Ok(Some(written)) => {
             info!(%plugin, parent = %id, gone = written.gone, "released the parent without its guest");
-            note(registration, &id, &written);
+            expect_write(registration, &id, &written);
         }
         Ok(None) => {}
         Err(error) => attempt.refuse(id, error),

@@ -14,14 +14,14 @@ use tracing::debug;
 
 use crate::{
     context::{Context, id_of, plugin_kind},
-    unserved::{ToldParents, UnservedConditions, tell_all},
+    unserved::{ParentUpdates, UnservedConditions, update_all},
 };
 
 /// Check interval for deleted Plugins' parents; without deleted Plugins a check costs nothing.
 const CHECK_PERIOD: Duration = Duration::from_secs(1);
 
 /// Records that a Plugin was deleted, or is being deleted, to report it to the parents.
-pub(crate) fn note_gone(cx: &Context, name: &PluginName) {
+pub(crate) fn record_deletion(cx: &Context, name: &PluginName) {
     cx.gone.lock().entry(name.clone()).or_default();
 }
 
@@ -33,7 +33,7 @@ async fn note_gone_before(cx: &Context) {
     for name in cx.shared.inventory.plugins(Role::Served) {
         let is_there = cx.registration.parent(&id_of(&name)).is_some();
         if !is_there && !cx.files.contains_key(&name) {
-            note_gone(cx, &name);
+            record_deletion(cx, &name);
         }
     }
 }
@@ -44,17 +44,17 @@ pub(crate) async fn tell_parents_of_gone(cx: &Context) -> Infallible {
     loop {
         sleep(CHECK_PERIOD).await;
         let deleted = mem::take(&mut *cx.gone.lock());
-        for (name, mut told) in deleted {
-            if told.due().is_none() && tell_gone(cx, &name, &mut told).await {
+        for (name, mut updates) in deleted {
+            if updates.due().is_none() && report_deletion(cx, &name, &mut updates).await {
                 continue;
             }
-            cx.gone.lock().insert(name, told);
+            cx.gone.lock().insert(name, updates);
         }
     }
 }
 
 /// Writes the condition to a deleted Plugin's parents; returns true once all have it.
-async fn tell_gone(cx: &Context, name: &PluginName, told: &mut ToldParents) -> bool {
+async fn report_deletion(cx: &Context, name: &PluginName, updates: &mut ParentUpdates) -> bool {
     // A recreated Plugin has passes, and a Plugin outside of the selection may belong to another host.
     let is_there = match cx
         .cluster()
@@ -74,7 +74,7 @@ async fn tell_gone(cx: &Context, name: &PluginName, told: &mut ToldParents) -> b
     let mut kinds: BTreeSet<GroupKind> = served.iter().map(Gvk::group_kind).collect();
     cx.with_claims(|claims| kinds.retain(|kind| claims.holder(kind).is_none()));
     let verdict = |parent: &Object| verdict(name, parent);
-    if !tell_all(cx, name, told, &kinds, verdict).await || is_there {
+    if !update_all(cx, name, updates, &kinds, verdict).await || is_there {
         return false;
     }
     let removed = inventory.remove(name, Role::Served, &served).await;

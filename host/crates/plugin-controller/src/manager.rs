@@ -25,7 +25,7 @@ use crate::{
     act,
     claims::Age,
     context::{Context, ManagerContext, declared},
-    gone::{note_gone, tell_parents_of_gone},
+    gone::{record_deletion, tell_parents_of_gone},
     pass, resource,
     state::{PluginState, stored_needs},
 };
@@ -160,9 +160,9 @@ impl Manager {
         if let Some(mut state) = state {
             info!(plugin = %name, "the Plugin is gone, or not chosen any more, its children stay");
             act::stop(cx, &name, &mut state, cx.moment(None)).await;
-            note_gone(cx, &name);
+            record_deletion(cx, &name);
         }
-        cx.with_claims(|claims| claims.withdraw(&name));
+        cx.with_claims(|claims| claims.remove(&name));
         self.on_trial.lock().remove(id);
     }
 
@@ -175,7 +175,7 @@ impl Manager {
             && !state.waits_for_kind()
             && !self.cx.files.contains_key(&name)
         {
-            self.cx.with_claims(|claims| claims.keep_held(&name));
+            self.cx.with_claims(|claims| claims.release_unheld(&name));
         }
     }
 

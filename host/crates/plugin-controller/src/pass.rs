@@ -13,7 +13,7 @@ use crate::{
     act::{self, Fact, Subject, act, release_dropped_kinds, release_parents, remove_finalizer},
     context::Context,
     decide::{Facts, decide},
-    gone::note_gone,
+    gone::record_deletion,
     missing::MissingParents,
     publish,
     resource::Declared,
@@ -21,7 +21,7 @@ use crate::{
     stage::{Stage, StageFailure},
     state::PluginState,
     status,
-    unserved::tell_parents,
+    unserved::report_unserved,
 };
 
 /// Interval for releasing a deleted Plugin's remaining parents: shorter than for an active Plugin,
@@ -47,7 +47,7 @@ pub(crate) async fn run(
     let facts = facts(object, state, Ok(&declared), &missing);
     let synced = facts.synced_of_parents();
     let ungranted = facts.ungranted();
-    tell_parents(cx, &declared, &mut state.unserved, synced, ungranted).await;
+    report_unserved(cx, &declared, &mut state.unserved, synced, ungranted).await;
     // Report: writes the status.
     report(cx, &mut subject, state, Ok(&declared), &missing).await
 }
@@ -194,7 +194,7 @@ async fn finalize(cx: &Context, subject: &mut Subject<'_>, state: &mut PluginSta
         info!(plugin = %name, "the Plugin is being deleted, its children stay");
         act::stop(cx, &name, state, subject.moment).await;
     }
-    note_gone(cx, &name);
+    record_deletion(cx, &name);
     if !object.has_finalizer(&cx.name.finalizer()) {
         return Next::UntilChanged;
     }

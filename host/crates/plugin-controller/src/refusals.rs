@@ -25,9 +25,9 @@ pub(super) struct Refusals {
 
 /// Rejected writes during one attempt.
 #[derive(Default)]
-pub(super) struct RefusalsOfRound(Mutex<Vec<(ObjectId, apply::Error)>>);
+pub(super) struct AttemptRefusals(Mutex<Vec<(ObjectId, apply::Error)>>);
 
-impl RefusalsOfRound {
+impl AttemptRefusals {
     /// Returns true if a missing right refused a write: then every further one would be refused as well.
     pub(super) fn is_forbidden(&self) -> bool {
         let refused = self.0.lock();
@@ -60,7 +60,7 @@ impl Refusals {
         &mut self,
         plugin: &PluginName,
         goal: &str,
-        attempt: RefusalsOfRound,
+        attempt: AttemptRefusals,
         now: Instant,
     ) {
         let refused = attempt.0.into_inner();
@@ -93,7 +93,7 @@ mod tests {
         let mut now = Instant::now();
         let mut waits = Vec::new();
         for _ in 0..12 {
-            let attempt = RefusalsOfRound::default();
+            let attempt = AttemptRefusals::default();
             let error = apply::Error {
                 what: "write".to_owned(),
                 kind: ErrorKind::Forbidden,
@@ -109,7 +109,7 @@ mod tests {
         }
         assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]);
         assert!(refusals.last().is_some());
-        refusals.end(&plugin, "write", RefusalsOfRound::default(), now);
+        refusals.end(&plugin, "write", AttemptRefusals::default(), now);
         assert_eq!((refusals.due(now), refusals.last()), (None, None));
     }
 }

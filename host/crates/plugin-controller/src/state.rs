@@ -142,7 +142,7 @@ impl PluginState {
         self.setbacks.clear();
         self.attempt.take_if(|attempt| attempt.waits_for_change());
         if let Some(loading) = &mut self.loading {
-            loading.note_change();
+            loading.record_change();
         }
         let declared = Arc::new(context::declared(object)?);
         let read = |generation| (generation, Arc::clone(&declared));
@@ -309,7 +309,7 @@ impl PluginState {
         self.history = history;
         self.setbacks.remove(active.plugin.revision());
         self.unserved
-            .note(active.served.kinds(), active.plugin.manifest());
+            .record_kinds(active.served.kinds(), active.plugin.manifest());
         self.active = Some(active);
     }
 

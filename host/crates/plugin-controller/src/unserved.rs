@@ -20,21 +20,21 @@ use tracing::info;
 use crate::{
     context::Context,
     finalizers::{CONCURRENT_WRITES, parents_of},
-    refusals::{Refusals, RefusalsOfRound},
+    refusals::{AttemptRefusals, Refusals},
     resource::Declared,
     state::REFRESH_PERIOD,
 };
 
 /// Time without passes before the parents report it, the same as the wait for the cache before a
 /// condition. A wrong grant that is fixed at once, or a short source failure, costs no writes.
-const SAID_AFTER: Duration = Duration::from_secs(10);
+const REPORT_AFTER: Duration = Duration::from_secs(10);
 
 /// The most writes per Plugin pass, because Plugin changes wait for the pass to end.
 const WRITES_MAX: usize = 256;
 
 /// The interval between passes while some parents are not updated yet. With the writes above, 15,000 parents are
 /// updated within a minute.
-const TELL_PERIOD: Duration = Duration::from_secs(1);
+const UPDATE_PERIOD: Duration = Duration::from_secs(1);
 
 /// The parents while their plugin does not serve.
 #[derive(Default)]
@@ -45,17 +45,17 @@ pub(crate) struct Unserved {
     since: Option<Instant>,
     /// When to check the parents next.
     pub(crate) due: Option<Instant>,
-    told: ToldParents,
+    updates: ParentUpdates,
 }
 
 /// Watches on parents that get the condition, and the waits after rejected writes.
 #[derive(Default)]
-pub(crate) struct ToldParents {
+pub(crate) struct ParentUpdates {
     watched: BTreeMap<GroupKind, Registration>,
     refusals: Refusals,
 }
 
-impl ToldParents {
+impl ParentUpdates {
     /// Returns when the next attempt may start, while it has to wait after a rejection.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.refusals.due(Instant::now())
@@ -70,7 +70,7 @@ pub(crate) struct UnservedConditions {
 
 impl Unserved {
     /// Records the parent kinds for a revision that becomes active. Kinds that lost their grant are kept.
-    pub(crate) fn note(&mut self, kinds: BTreeSet<GroupKind>, manifest: &Manifest) {
+    pub(crate) fn record_kinds(&mut self, kinds: BTreeSet<GroupKind>, manifest: &Manifest) {
         self.kinds.retain(|kind| manifest.reconciles(kind));
         self.kinds.extend(kinds);
     }
@@ -78,7 +78,7 @@ impl Unserved {
 
 /// Writes this condition to the parents if the plugin does not serve. If only some kinds lost their grant, `kinds`
 /// names them, and the others have passes.
-pub(crate) async fn tell_parents(
+pub(crate) async fn report_unserved(
     cx: &Context,
     declared: &Declared,
     unserved: &mut Unserved,
@@ -94,8 +94,8 @@ pub(crate) async fn tell_parents(
     };
     let now = Instant::now();
     let since = *unserved.since.get_or_insert(now);
-    if now < since + SAID_AFTER {
-        unserved.due = Some(since + SAID_AFTER);
+    if now < since + REPORT_AFTER {
+        unserved.due = Some(since + REPORT_AFTER);
         return;
     }
     if kinds.is_empty() {
@@ -109,39 +109,39 @@ pub(crate) async fn tell_parents(
         synced: synced.clone(),
         ready: None,
     };
-    let all_told = tell_all(cx, &declared.name, &mut unserved.told, &kinds, verdict).await;
-    let wait = if all_told {
+    let all_updated = update_all(cx, &declared.name, &mut unserved.updates, &kinds, verdict).await;
+    let wait = if all_updated {
         REFRESH_PERIOD
     } else {
-        TELL_PERIOD
+        UPDATE_PERIOD
     };
-    let refused_until = unserved.told.due();
+    let refused_until = unserved.updates.due();
     unserved.due = Some(refused_until.unwrap_or_else(|| Instant::now() + wait));
 }
 
 /// Writes a condition to parents of these kinds; returns false if some may still lack it.
-pub(crate) async fn tell_all(
+pub(crate) async fn update_all(
     cx: &Context,
     name: &PluginName,
-    told: &mut ToldParents,
+    updates: &mut ParentUpdates,
     kinds: &BTreeSet<GroupKind>,
-    told_by: impl Fn(&Object) -> UnservedConditions,
+    conditions_for: impl Fn(&Object) -> UnservedConditions,
 ) -> bool {
     let shared = &cx.shared;
-    told.watched.retain(|kind, _| kinds.contains(kind));
-    if told.due().is_some() {
+    updates.watched.retain(|kind, _| kinds.contains(kind));
+    if updates.due().is_some() {
         return false;
     }
-    let attempt = RefusalsOfRound::default();
+    let attempt = AttemptRefusals::default();
     let written = AtomicUsize::new(0);
     let mut writes_left = WRITES_MAX;
-    let mut all_told = true;
+    let mut all_updated = true;
     for kind in kinds {
         // An unserved kind has no objects.
         let Some(served) = cx.cluster().served_kind(kind) else {
             continue;
         };
-        let registration = told.watched.entry(kind.clone()).or_insert_with(|| {
+        let registration = updates.watched.entry(kind.clone()).or_insert_with(|| {
             let interest = parents_of(name.clone(), served.kind);
             cx.cluster().register(interest)
         });
@@ -149,11 +149,11 @@ pub(crate) async fn tell_all(
         let parents = parents.iter().filter_map(|id| registration.parent(id));
         let mut due: Vec<_> = parents
             .filter_map(|parent| {
-                let write = write(name, &parent, told_by(&parent), (shared.now)())?;
+                let write = write(name, &parent, conditions_for(&parent), (shared.now)())?;
                 Some((parent, write))
             })
             .collect();
-        all_told &= registration.waiting().is_empty() && due.is_empty();
+        all_updated &= registration.waiting().is_empty() && due.is_empty();
         due.retain(|(parent, _)| !registration.is_behind(&parent.id()));
         due.truncate(writes_left);
         writes_left -= due.len();
@@ -172,12 +172,12 @@ pub(crate) async fn tell_all(
             .await;
     }
     let goal = "write the status of parents whose plugin does not serve";
-    told.refusals.end(name, goal, attempt, Instant::now());
+    updates.refusals.end(name, goal, attempt, Instant::now());
     let parents = written.into_inner();
     if parents > 0 {
         info!(plugin = %name, parents, "told parents that their plugin does not serve");
     }
-    all_told
+    all_updated
 }
 
 async fn tell_one(

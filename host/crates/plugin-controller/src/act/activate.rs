@@ -109,7 +109,7 @@ pub(super) async fn activate(
         accounts::check(cx.cluster(), name, account).await?;
     }
     let kinds = candidacy.serving.parent_kinds();
-    if let Err(refusal) = take(cx, subject, state, &candidacy).await {
+    if let Err(refusal) = prepare_and_claim(cx, subject, state, &candidacy).await {
         let kinds = state.active.as_ref().map(|active| active.served.kinds());
         cx.with_claims(|claims| claims.release(name, &kinds.unwrap_or_default()));
         return Err(refusal);
@@ -186,7 +186,7 @@ pub(super) async fn bind(
     active.terms = terms;
     if !active.is_granted() {
         info!(plugin = %declared.name, "stopping the passes: the active revision lacks required grants");
-        active.rest().await;
+        active.drain().await;
     } else if active.passes.is_none() && !active.terms.suspend {
         active.passes = Some(start(cx, &active.served, serving.limits).await);
     }
@@ -201,7 +201,7 @@ pub(super) async fn stop(
     let stopped = active.take();
     let was_active = stopped.is_some();
     if let Some(mut active) = stopped {
-        active.rest().await;
+        active.drain().await;
     }
     cx.with_claims(|claims| claims.release(name, &BTreeSet::new()));
     was_active
@@ -229,7 +229,7 @@ async fn controllers(
         active => {
             // A parent has at most one pass at a time: the old ones end first.
             if let Some(mut active) = active {
-                active.rest().await;
+                active.drain().await;
             }
             let served = PluginControllers::new(&cx.shared, &declared.name, serving);
             if is_on_trial {
@@ -246,7 +246,7 @@ async fn controllers(
 ///
 /// It claims the kinds before the preparation, because a plugin that may not have them installs nothing, and again
 /// after it, because only a prepared plugin makes a younger one stop.
-async fn take(
+async fn prepare_and_claim(
     cx: &Context,
     subject: &mut Subject<'_>,
     state: &mut PluginState,
@@ -256,7 +256,7 @@ async fn take(
     let kinds = candidacy.serving.parent_kinds();
     let take = |is_ready| {
         let age = Age::Created(*created);
-        let taken = cx.with_claims(|claims| claims.take(name, age, &kinds, is_ready));
+        let taken = cx.with_claims(|claims| claims.acquire(name, age, &kinds, is_ready));
         taken.map_err(|TakenKind { kind, by }| {
             let plugin = name.clone();
             not_served(&Error::ParentTaken { kind, by, plugin })

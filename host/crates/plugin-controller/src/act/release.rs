@@ -12,7 +12,7 @@ use tracing::warn;
 
 use crate::{
     context::{Context, id_of},
-    finalizers::{ReleaseScope, note},
+    finalizers::{ReleaseScope, expect_write},
     rollout::not_finalized,
     stage::{Stage, StageFailure},
     state::PluginState,
@@ -46,7 +46,7 @@ pub(super) async fn record_parents(
     }
     if !target.has_finalizer(&cx.name.finalizer()) {
         let written = cx.shared.writer.add_finalizer(target, &cx.name).await;
-        note(&cx.registration, &id_of(name), &written.map_err(failed)?);
+        expect_write(&cx.registration, &id_of(name), &written.map_err(failed)?);
     }
     inventory
         .record(name, Role::Finalizing, &parents)
@@ -97,7 +97,7 @@ pub(crate) async fn remove_finalizer(cx: &Context, target: &mut Target, name: &P
     match cx.shared.writer.release(target, &cx.name).await {
         Ok(None) => Next::UntilChanged,
         Ok(Some(written)) => {
-            note(&cx.registration, &id_of(name), &written);
+            expect_write(&cx.registration, &id_of(name), &written);
             Next::UntilChanged
         }
         Err(error) => {

@@ -108,7 +108,7 @@ impl Loading {
     }
 
     /// Records that any field of the Plugin has changed.
-    pub(crate) fn note_change(&mut self) {
+    pub(crate) fn record_change(&mut self) {
         self.has_changed = true;
     }
 
@@ -204,7 +204,7 @@ mod tests {
         assert!(!loading.has_failed_before());
         reporter.end(Err(StageFailure::new(stage, "BadSignature", "", retry)));
         assert!(!loading.has_failed_before());
-        loading.note_change();
+        loading.record_change();
         assert!(loading.has_failed_before());
     }
 
