@@ -65,8 +65,9 @@ impl Document {
 
     /// A `metadata` text.
     pub fn metadata(&self, name: &str) -> Option<&str> {
-        let text = self.metadata_field(name)?.as_str();
-        text.filter(|text| !text.is_empty())
+        self.metadata_field(name)?
+            .as_str()
+            .filter(|text| !text.is_empty())
     }
 
     /// Sets a field below `metadata` unless it is there.
@@ -97,8 +98,10 @@ pub fn documents(text: &str, from: &str) -> Result<Vec<Document>, Failure> {
     let values = yaml::read(text).or_fail(Exit::Usage, format!("failed to parse {from}"))?;
     let mut documents = Vec::new();
     for (mut value, number) in values.into_iter().zip(1..) {
-        let kind = value.get("kind").and_then(Value::as_str);
-        let is_list = kind.is_some_and(|kind| kind.ends_with("List"));
+        let is_list = value
+            .get("kind")
+            .and_then(Value::as_str)
+            .is_some_and(|kind| kind.ends_with("List"));
         let items = value
             .get_mut("items")
             .filter(|items| is_list && items.is_array());

@@ -247,8 +247,12 @@ pub fn granted(given: Option<&Grants>, manifest: &Manifest) -> Result<Grants, Fa
     if assessment.serves() {
         return Ok(grants);
     }
-    let missing: Vec<String> = assessment.missing.iter().map(ToString::to_string).collect();
-    let missing = missing.join(", ");
+    let missing = assessment
+        .missing
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(", ");
     let message = format!(
         "the plugin requires more than its grants allow: {missing}; grant it with --grants FILE"
     );

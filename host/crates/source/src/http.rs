@@ -17,8 +17,8 @@ impl Http {
             return false;
         };
         hosts.split(',').any(|host| {
-            let named = Url::parse(&format!("{}://{}", url.scheme(), host.trim()));
-            named.is_ok_and(|named| named.origin() == url.origin())
+            Url::parse(&format!("{}://{}", url.scheme(), host.trim()))
+                .is_ok_and(|named| named.origin() == url.origin())
         })
     }
 }

@@ -156,12 +156,14 @@ impl Types {
 
 /// Returns a description as a comment; every public item in a project has one.
 fn comment(description: &Value, indent: &str, usual: &str) -> String {
-    let text = description.as_str().filter(|text| !text.trim().is_empty());
     // Four spaces and brackets mean code and links in rustdoc.
-    let text = text.map_or_else(
-        || format!("The {usual}."),
-        |text| text.replace(['[', ']', '<', '>'], "|"),
-    );
+    let text = description
+        .as_str()
+        .filter(|text| !text.trim().is_empty())
+        .map_or_else(
+            || format!("The {usual}."),
+            |text| text.replace(['[', ']', '<', '>'], "|"),
+        );
     text.lines()
         .map(|line| {
             format!("{indent}/// {}", plain(line.trim()))

@@ -120,13 +120,16 @@ pub(crate) fn given(
     };
     others.extend(files.observed);
 
-    let mut spoken = manifest.parents.iter().map(|parent| &parent.kind);
-    let speaks = spoken.find(|kind| kind.group_kind() == parent.group_kind());
-    if let Some(speaks) = speaks
-        && *speaks != parent.kind
+    let supported = manifest
+        .parents
+        .iter()
+        .map(|parent| &parent.kind)
+        .find(|kind| kind.group_kind() == parent.group_kind());
+    if let Some(supported) = supported
+        && *supported != parent.kind
     {
         return Err(unusable(format!(
-            "the parent is {}, but the plugin supports {speaks}: convert the parent to that version",
+            "the parent is {}, but the plugin supports {supported}: convert the parent to that version",
             parent.kind
         )));
     }

@@ -22,7 +22,7 @@ pub(super) const SIGNATURE_ANNOTATION: &str = "dev.cosignproject.cosign/signatur
 const BUNDLE_TYPE: &str = "application/vnd.dev.sigstore.bundle";
 /// The type that some registries return for every artifact, because they tell artifacts apart only by their
 /// configurations.
-const UNTOLD_TYPE: &str = "application/vnd.oci.empty.v1+json";
+const EMPTY_TYPE: &str = "application/vnd.oci.empty.v1+json";
 /// The annotation with a bundle's subject.
 const PREDICATE_ANNOTATION: &str = "dev.sigstore.bundle.predicateType";
 /// Maximum number of checked signatures in each form: a client that may push can push any number.
@@ -140,8 +140,8 @@ impl Signature {
 /// Returns true if a list entry is a bundle or may be one, unless the annotations name another subject.
 fn may_be_signature(descriptor: &BlobDescriptor) -> bool {
     let kind = descriptor.artifact_type.as_deref();
-    let is_untold = kind.is_none_or(|kind| kind == UNTOLD_TYPE);
-    (is_bundle(kind) || is_untold) && is_about_signing(&descriptor.annotations)
+    let is_unknown = kind.is_none_or(|kind| kind == EMPTY_TYPE);
+    (is_bundle(kind) || is_unknown) && is_about_signing(&descriptor.annotations)
 }
 
 fn is_bundle(kind: Option<&str>) -> bool {
@@ -150,8 +150,9 @@ fn is_bundle(kind: Option<&str>) -> bool {
 
 /// Returns true unless the annotations name another subject: bundles also contain software bills of materials.
 fn is_about_signing(annotations: &BTreeMap<String, String>) -> bool {
-    let about = annotations.get(PREDICATE_ANNOTATION);
-    about.is_none_or(|about| about == signature::SIGNED)
+    annotations
+        .get(PREDICATE_ANNOTATION)
+        .is_none_or(|about| about == signature::SIGNED)
 }
 
 async fn small_blob(

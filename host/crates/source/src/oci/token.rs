@@ -134,8 +134,10 @@ fn ask(
     realm: &Realm,
     login: Option<&Login>,
 ) -> Result<Call, Failure> {
-    let service = service.iter().map(|service| ("service", service.as_str()));
-    let scoped = service.chain([("scope", realm.scope.as_str())]);
+    let scoped = service
+        .iter()
+        .map(|service| ("service", service.as_str()))
+        .chain([("scope", realm.scope.as_str())]);
     if let Some(Login::Identity(token)) = login {
         // A form has the same encoding as a query.
         let form = [
