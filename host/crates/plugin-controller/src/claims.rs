@@ -133,7 +133,7 @@ impl Claims {
             .find_map(|(name, claim)| claim.held.contains(kind).then_some(name))
     }
 
-    /// Gives up all kinds that a plugin holds but these.
+    /// Releases all held kinds except these.
     pub(crate) fn release(&mut self, name: &PluginName, kept: &BTreeSet<GroupKind>) {
         self.change(name, |claim| {
             let mut claim = claim?;
@@ -142,7 +142,7 @@ impl Claims {
         });
     }
 
-    /// Gives up all kinds that a plugin claims but does not hold. A plugin that holds none is forgotten.
+    /// Releases all claimed kinds that a plugin does not hold. Removes a plugin that holds none.
     pub(crate) fn release_unheld(&mut self, name: &PluginName) {
         self.change(name, |claim| {
             let Claim { age, held, .. } = claim.clone().filter(|claim| !claim.held.is_empty())?;

@@ -64,7 +64,7 @@ pub(crate) struct Context {
     pub(crate) registration: Registration,
     /// Claims on parent kinds.
     claims: Mutex<Claims>,
-    /// The deleted Plugins whose parents do not all state it yet.
+    /// Deleted Plugins whose parents do not all have the condition yet.
     pub(crate) gone: Mutex<BTreeMap<PluginName, ParentUpdates>>,
 }
 

@@ -67,7 +67,7 @@ pub(crate) async fn status(
     }
 }
 
-/// Writes the conditions alone: an older definition refuses a status with new fields.
+/// Writes only the conditions: an older definition rejects a status with new fields.
 pub(crate) async fn conditions(
     cx: &Context,
     subject: &mut Subject<'_>,

@@ -8,13 +8,13 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::warn;
 
-/// The wait after the first refusal, doubled by each further one.
+/// The wait after the first rejected write, doubled by each further one.
 const WAIT_MIN: Duration = Duration::from_secs(1);
 
 /// The same maximum as for a Plugin with failed steps.
 const WAIT_MAX: Duration = Duration::from_mins(5);
 
-/// The waits after refused writes.
+/// The waits after rejected writes.
 #[derive(Default)]
 pub(super) struct Refusals {
     waits: Option<Backoff>,
@@ -28,10 +28,10 @@ pub(super) struct Refusals {
 pub(super) struct AttemptRefusals(Mutex<Vec<(ObjectId, apply::Error)>>);
 
 impl AttemptRefusals {
-    /// Returns true if a missing right refused a write: then every further one would be refused as well.
+    /// Returns true if a write was forbidden: then every further one would be rejected as well.
     pub(super) fn is_forbidden(&self) -> bool {
-        let refused = self.0.lock();
-        refused
+        let refusals = self.0.lock();
+        refusals
             .iter()
             .any(|(_, error)| error.kind == ErrorKind::Forbidden)
     }
@@ -63,8 +63,8 @@ impl Refusals {
         attempt: AttemptRefusals,
         now: Instant,
     ) {
-        let refused = attempt.0.into_inner();
-        let Some((parent, error)) = refused.first() else {
+        let refusals = attempt.0.into_inner();
+        let Some((parent, error)) = refusals.first() else {
             *self = Self::default();
             return;
         };
@@ -74,7 +74,7 @@ impl Refusals {
         let wait = waits.delay();
         self.until = Some(now + wait);
         let error = error_chain(error).to_string();
-        warn!(%plugin, parents = refused.len(), %parent, error, again_in = ?wait, "failed to {goal}");
+        warn!(%plugin, parents = refusals.len(), %parent, error, again_in = ?wait, "failed to {goal}");
         self.last = Some(error);
     }
 }

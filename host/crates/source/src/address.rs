@@ -208,11 +208,11 @@ mod tests {
         assert_eq!(used, addresses(&["1.1.1.1:0"]));
         assert_eq!(guard.select("proxy.local", mixed.clone()).unwrap(), mixed);
 
-        let refused = guard
+        let error = guard
             .select("example.com", addresses(&["127.0.0.1:0"]))
             .unwrap_err();
         assert_eq!(
-            *refused.downcast::<RefusedAddress>().unwrap(),
+            *error.downcast::<RefusedAddress>().unwrap(),
             RefusedAddress {
                 host: "example.com".to_owned(),
                 address: Ipv4Addr::LOCALHOST.into(),

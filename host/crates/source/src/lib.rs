@@ -286,11 +286,11 @@ impl Fetcher {
         work: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Error> {
         let total = self.settings.total;
-        let done = tokio::time::timeout(total, work).await.unwrap_or_else(|_| {
+        let result = tokio::time::timeout(total, work).await.unwrap_or_else(|_| {
             let message = format!("not finished within {} s", total.as_secs());
             Err(FailureKind::TooSlow.failure(message))
         });
-        done.map_err(|failure| Error::new(attempt, failure))
+        result.map_err(|failure| Error::new(attempt, failure))
     }
 }
 

@@ -90,16 +90,19 @@ fn check_refused(
     texts: &[&str],
 ) -> String {
     let error = result.expect_err("it should not be fetched");
-    let shown = error_chain(&error).to_string();
+    let message = error_chain(&error).to_string();
     assert_eq!(
         (error.category(), error.retry()),
         (category, retry),
-        "{shown}"
+        "{message}"
     );
     for text in texts {
-        assert!(shown.contains(text), "\"{text}\" is missing in: {shown}");
+        assert!(
+            message.contains(text),
+            "\"{text}\" is missing in: {message}"
+        );
     }
-    shown
+    message
 }
 
 /// "a plugin, for signing" in gzip, as base64.
@@ -175,9 +178,9 @@ async fn the_limit_holds_for_the_unpacked_bytes_of_a_config_map() {
     let refused = read(&bomb).await;
     check_refused(refused, "too-large", Retry::OnChange, &["1048576 bytes"]);
     let damaged = &bomb[..bomb.len() / 2];
-    let refused = read(&gzip(PLUGIN)[..20]).await;
+    let result = read(&gzip(PLUGIN)[..20]).await;
     let words = ["the plugin is damaged: it cannot be unpacked with gzip"];
-    check_refused(refused, "artifact-malformed", Retry::OnChange, &words);
+    check_refused(result, "artifact-malformed", Retry::OnChange, &words);
     // The limit ends the reading before the damage.
     check_refused(read(damaged).await, "too-large", Retry::OnChange, &[]);
 }

@@ -326,7 +326,7 @@ fn hostile_responses() -> Vec<Vec<u8>> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hostile_registry_writes_nothing_of_its_own_to_a_terminal() {
     for response in hostile_responses() {
-        let shown = String::from_utf8_lossy(&response).into_owned();
+        let text = String::from_utf8_lossy(&response).into_owned();
         let fetch = |output| FetchArgs {
             reference: hostile_server(response.clone()),
             digest: None,
@@ -351,11 +351,11 @@ async fn a_hostile_registry_writes_nothing_of_its_own_to_a_terminal() {
                 run(move |streams| pull(&pulling, streams)).await,
                 run(move |streams| verify(&verifying, streams)).await,
             ] {
-                assert_ne!(ended.exit, Exit::Success, "{shown:?}: {ended:?}");
+                assert_ne!(ended.exit, Exit::Success, "{text:?}: {ended:?}");
                 let deceives = |c: char| is_deceptive(c) && c != '\n';
-                assert!(!ended.error.contains(deceives), "{shown:?}: {ended:?}");
-                assert!(!ended.error.contains("\nsignedBy"), "{shown:?}: {ended:?}");
-                assert!(ended.error.starts_with("error: "), "{shown:?}: {ended:?}");
+                assert!(!ended.error.contains(deceives), "{text:?}: {ended:?}");
+                assert!(!ended.error.contains("\nsignedBy"), "{text:?}: {ended:?}");
+                assert!(ended.error.starts_with("error: "), "{text:?}: {ended:?}");
             }
         }
     }

@@ -62,7 +62,8 @@ impl AnalysisCounts {
 
     /// Describes the faults, to complete a sentence.
     pub(crate) fn describe(self, first_fault: &str) -> String {
-        let (faulted, ended) = (self.faulted, self.well + self.faulted);
+        let faulted = self.faulted;
+        let ended = self.well + self.faulted;
         let pending = match self.pending {
             0 => String::new(),
             pending => format!(", {pending} were still pending"),

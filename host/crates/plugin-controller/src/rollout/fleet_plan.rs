@@ -261,10 +261,10 @@ mod tests {
         let bytes = format!("{json:#}").len();
         assert!(bytes < bytes_max, "{bytes}");
         let parents = json["parents"].as_array().unwrap();
-        let kept = parents.len();
-        assert!(kept > 10 && kept < 100, "{kept}");
-        assert_eq!(json["deletes"].as_array().unwrap().len(), kept);
-        assert_eq!(json["parentsOmitted"], 100 - kept);
+        let count = parents.len();
+        assert!(count > 10 && count < 100, "{count}");
+        assert_eq!(json["deletes"].as_array().unwrap().len(), count);
+        assert_eq!(json["parentsOmitted"], 100 - count);
         assert_eq!(json["counts"]["deletes"], 100);
         let names: Vec<_> = parents
             .iter()

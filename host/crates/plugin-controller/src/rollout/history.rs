@@ -288,8 +288,8 @@ mod tests {
             let from = entry.served_from.0.as_second();
             format!("{of} {from}-{until} {:?}", entry.verdict)
         };
-        let shown: Vec<String> = history.0.iter().map(show).collect();
-        assert_eq!(shown, expected);
+        let entries: Vec<String> = history.0.iter().map(show).collect();
+        assert_eq!(entries, expected);
     }
 
     #[test]

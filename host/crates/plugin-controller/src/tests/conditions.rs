@@ -121,7 +121,7 @@ fn parents_say_that_their_plugin_does_not_serve_once_that_is_certain() {
     let suspended = state(&suspending, ["a", "a"]);
     check(&suspended, &suspending, Some("Suspended"));
     check(&refused("CrdFailed"), &serving, Some("CrdFailed"));
-    // The parents belong to the other plugin.
+    // The other plugin reports on the parents.
     check(&refused("ParentTaken"), &serving, None);
     check(&loading_first, &serving, None);
 }

@@ -65,9 +65,9 @@ async fn no_file_elsewhere_is_read() {
         "below",
         ".",
     ] {
-        let refused = read(&inner, path, &Expectation::default()).await;
+        let result = read(&inner, path, &Expectation::default()).await;
         check_refused(
-            refused,
+            result,
             "source-invalid",
             Retry::OnChange,
             &["the path is refused"],

@@ -190,10 +190,10 @@ async fn redirects_are_bounded() {
     ] {
         let server = Server::start(move |_| Reply::redirect(target)).await;
         let source = at(format!("{}/x", server.origin));
-        let refused = anything(local(), &source).await.unwrap_err();
-        let shown = error_chain(&refused).to_string();
-        assert_eq!(refused.category(), category, "{shown}");
-        assert!(shown.contains(text), "{shown}");
+        let error = anything(local(), &source).await.unwrap_err();
+        let message = error_chain(&error).to_string();
+        assert_eq!(error.category(), category, "{message}");
+        assert!(message.contains(text), "{message}");
     }
 }
 
@@ -307,9 +307,9 @@ async fn a_proxy_that_is_down_is_named() {
         ("https://plugins.test/pond.wasm", "HTTPS_PROXY"),
         ("http://plugins.test/pond.wasm", "HTTP_PROXY"),
     ] {
-        let refused = anything(settings.clone(), &at(url.to_owned())).await;
+        let result = anything(settings.clone(), &at(url.to_owned())).await;
         let text = format!("/pond.wasm, through the proxy of {name} unless NO_PROXY names");
-        check_refused(refused, "unreachable", Retry::Backoff, &[&text]);
+        check_refused(result, "unreachable", Retry::Backoff, &[&text]);
     }
     // A host in NO_PROXY is reached without the proxy.
     let server = Server::start(|_| Reply::new(200, PLUGIN)).await;

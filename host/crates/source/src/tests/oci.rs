@@ -70,12 +70,12 @@ async fn an_artifact_has_the_common_layout() {
         .push(&registry.artifact(":1"), &package())
         .await
         .unwrap();
-    let kept = registry.kept.lock();
-    let text = str::from_utf8(&kept.manifests["1"]).unwrap();
+    let content = registry.kept.lock();
+    let text = str::from_utf8(&content.manifests["1"]).unwrap();
     assert_eq!(Digest::hash(text.as_bytes()), pushed.manifest_digest);
     expect_test::expect![[r#"{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","config":{"mediaType":"application/vnd.wasm.config.v0+json","digest":"sha256:2bc1c91127ba8d69c6cc02ac695c667b734db0d78fb1fa5a36728a371ad8cdbd","size":279},"layers":[{"mediaType":"application/wasm","digest":"sha256:0bd6c5d238a3309a19d219103d6f23be446b67c905e04d4b39a4fa56640977ec","size":22}],"annotations":{"org.opencontainers.image.version":"1.0.0"}}"#]].assert_eq(text);
     let manifest: serde_json::Value = serde_json::from_str(text).unwrap();
-    let config = &kept.blobs[manifest["config"]["digest"].as_str().unwrap()];
+    let config = &content.blobs[manifest["config"]["digest"].as_str().unwrap()];
     expect_test::expect![[r#"{"architecture":"wasm","component":{"exports":["innkeeper:plugin/reconciler@0.1.0"],"imports":["innkeeper:plugin/host@0.1.0"],"target":null},"created":"1970-01-01T00:00:00Z","layerDigests":["sha256:0bd6c5d238a3309a19d219103d6f23be446b67c905e04d4b39a4fa56640977ec"],"os":"wasip2"}"#]].assert_eq(str::from_utf8(config).unwrap());
 }
 
@@ -201,12 +201,12 @@ async fn the_texts_of_registries_and_token_servers_are_not_shown() {
         let registry = Registry::start(SignIn::Token).await;
         put_layers(&registry, &[("application/wasm", &b"\0asm"[..])]);
         registry.instead(path, Reply::new(status, text));
-        let refused = anything(registry.private(":1")).await.unwrap_err();
-        let shown = format!("{} {refused:?}", error_chain(&refused));
-        assert!(!shown.contains("hunter2"), "{path} {status}: {shown}");
+        let error = anything(registry.private(":1")).await.unwrap_err();
+        let message = format!("{} {error:?}", error_chain(&error));
+        assert!(!message.contains("hunter2"), "{path} {status}: {message}");
         // The refusal is for this request.
         let step = path.trim_end_matches('/');
-        assert!(shown.contains(step), "{path} {status}: {shown}");
+        assert!(message.contains(step), "{path} {status}: {message}");
     }
 }
 
@@ -302,9 +302,9 @@ async fn artifacts_that_are_no_plugins_are_told_apart() {
     ] {
         let registry = Registry::start(SignIn::Not).await;
         put_layers(&registry, &layers);
-        let refused = anything(registry.artifact(":1")).await;
+        let result = anything(registry.artifact(":1")).await;
         check_refused(
-            refused,
+            result,
             "artifact-malformed",
             Retry::OnChange,
             &["not a plugin", text],
@@ -324,8 +324,8 @@ async fn artifacts_that_are_no_plugins_are_told_apart() {
         ("", "failed to parse the manifest"),
     ] {
         registry.put_manifest("1", manifest);
-        let refused = anything(registry.artifact(":1")).await;
-        check_refused(refused, "artifact-malformed", Retry::OnChange, &[text]);
+        let result = anything(registry.artifact(":1")).await;
+        check_refused(result, "artifact-malformed", Retry::OnChange, &[text]);
     }
 }
 
@@ -404,8 +404,8 @@ async fn a_layer_that_is_too_large_is_not_pulled() {
             path,
             Reply::new(200, "x").manner(Manner::Announced(1 << 30)),
         );
-        let refused = anything(registry.private(":1")).await;
-        check_refused(refused, "too-large", Retry::OnChange, &[]);
+        let result = anything(registry.private(":1")).await;
+        check_refused(result, "too-large", Retry::OnChange, &[]);
     }
 }
 
@@ -442,8 +442,8 @@ async fn a_registry_that_fails_is_tried_again_later() {
                 ..local()
             };
             let source = Source::Oci(registry.artifact(":1"));
-            let refused = fetch(settings, &source, &Expectation::default()).await;
-            check_refused(refused, category, retry, &["artifact 127.0.0.1"]);
+            let result = fetch(settings, &source, &Expectation::default()).await;
+            check_refused(result, category, retry, &["artifact 127.0.0.1"]);
         }
     }
 }
@@ -462,9 +462,9 @@ async fn a_registry_that_sends_a_byte_at_a_time_is_given_up() {
             ..local()
         };
         let source = Source::Oci(registry.private(":1"));
-        let refused = fetch(settings, &source, &Expectation::default()).await;
+        let result = fetch(settings, &source, &Expectation::default()).await;
         let texts = [path, "sends less than 1000 bytes per second"];
-        check_refused(refused, "too-slow", Retry::Backoff, &texts);
+        check_refused(result, "too-slow", Retry::Backoff, &texts);
     }
 }
 
@@ -480,8 +480,8 @@ async fn a_registry_that_does_not_speak_http_is_tried_again_later() {
             let registry = Registry::start(SignIn::Token).await;
             put_layers(&registry, &[("application/wasm", PLUGIN)]);
             registry.instead(path, Reply::new(200, garbage).manner(Manner::Raw));
-            let refused = anything(registry.private(":1")).await;
-            check_refused(refused, "unreachable", Retry::Backoff, &[path, "broke"]);
+            let result = anything(registry.private(":1")).await;
+            check_refused(result, "unreachable", Retry::Backoff, &[path, "broke"]);
         }
     }
 }

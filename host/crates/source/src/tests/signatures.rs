@@ -89,8 +89,8 @@ fn files_that_cosign_signed_are_by_its_key() {
         let signed_by = check_blob(text, PLUGIN, &[P256_PUB, COSIGN_PUB]);
         assert_eq!(signed_by.ok(), Some(key_id(COSIGN_PUB)));
         for (bytes, pem) in [(PLUGIN, P256_PUB), (b"other".as_slice(), COSIGN_PUB)] {
-            let refused = check_blob(text, bytes, &[pem]).unwrap_err();
-            assert_eq!(refused, "none of the expected keys made the signature");
+            let error = check_blob(text, bytes, &[pem]).unwrap_err();
+            assert_eq!(error, "none of the expected keys made the signature");
         }
     }
 }
@@ -229,8 +229,8 @@ fn a_signature_does_not_count_for_something_else() {
             "none of the expected keys",
         ),
     ] {
-        let refused = check(&bundle).unwrap_err();
-        assert!(refused.contains(problem), "{refused}");
+        let error = check(&bundle).unwrap_err();
+        assert!(error.contains(problem), "{error}");
     }
 
     let repository = "registry.test/plugins/pond";
@@ -251,8 +251,8 @@ fn a_signature_does_not_count_for_something_else() {
     let atomic = String::from_utf8(document)
         .unwrap()
         .replace("cosign container", "atomic container");
-    let refused = check_simple(atomic.as_bytes(), &manifest).unwrap_err();
-    assert!(refused.contains("not a signature of cosign"), "{refused}");
+    let error = check_simple(atomic.as_bytes(), &manifest).unwrap_err();
+    assert!(error.contains("not a signature of cosign"), "{error}");
 }
 
 #[test]
@@ -513,10 +513,10 @@ async fn a_signature_for_another_repository_is_not_taken() {
             ..expect_keys(&[P256_PUB, COSIGN_PUB])
         };
         let digest = Digest::hash(PLUGIN);
-        let refused = signature::check_blob(text.as_bytes(), PLUGIN, &digest, &expectation)
+        let error = signature::check_blob(text.as_bytes(), PLUGIN, &digest, &expectation)
             .unwrap_err()
             .to_string();
-        assert!(refused.contains("names no repository"), "{refused}");
+        assert!(error.contains("names no repository"), "{error}");
     }
 }
 
@@ -584,16 +584,16 @@ async fn bundles_that_refer_to_the_artifact_are_signatures() {
             "https://slsa.dev/provenance/v1",
             "https://slsa.dev/provenance/v1",
         );
-        let refused = pull(&registry, &[P256_PUB]).await.unwrap_err();
+        let error = pull(&registry, &[P256_PUB]).await.unwrap_err();
         assert!(
-            ["unsigned", "bad-signature"].contains(&refused.category()),
-            "{refused:?}"
+            ["unsigned", "bad-signature"].contains(&error.category()),
+            "{error:?}"
         );
         put(SIGNED, SIGNED);
         let fetched = pull(&registry, &[OTHER_PUB, P256_PUB]).await.unwrap();
         assert_eq!(fetched.signed_by, Some(key_id(P256_PUB)));
-        let refused = pull(&registry, &[OTHER_PUB]).await;
-        check_refused(refused, "bad-signature", Retry::OnChange, &[]);
+        let result = pull(&registry, &[OTHER_PUB]).await;
+        check_refused(result, "bad-signature", Retry::OnChange, &[]);
     }
 }
 
