@@ -1,4 +1,4 @@
-//! Objects of public reports, as children of a plugin that answers with what its parent states.
+//! Objects from public bug reports, as children of a plugin that copies them from its parent.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -10,18 +10,17 @@ use crate::{
     stage::{Stage, is_applied, lines},
 };
 
-/// The definition of the parents.
+/// The parents' CRD.
 pub(crate) const MIRRORS: &str = "mirrors.test.innkeeper.dev";
 
-/// The definitions of the parents and of an optional kind of children.
+/// The CRDs for the parents and for an optional child kind.
 pub(crate) const MIRRORS_AND_GADGETS: [&str; 2] = [MIRRORS, "gadgets.test.innkeeper.dev"];
 
-/// The file of the plugin.
 pub(crate) fn mirror_guest() -> PathBuf {
     guest_file("mirror")
 }
 
-/// A control plane without controllers, with the plugin and the definition of its optional children.
+/// A control plane without controllers, with the plugin and the CRD for its optional children.
 pub(crate) fn stage_with_gadgets() -> Stage {
     let stage = Stage::api_only(vec![mirror_guest()]);
     for object in manifest::load("tests/cluster/gadget.yaml").unwrap() {
@@ -30,10 +29,10 @@ pub(crate) fn stage_with_gadgets() -> Stage {
     stage
 }
 
-/// A name and the children, as text: a parser would change the form of a number.
+/// A name and the children, as text because a parser would normalize numbers.
 type Row = (&'static str, &'static [&'static str]);
 
-/// Children that the API server stores in another form than the plugin states.
+/// Children that the API server defaults or normalizes.
 const STORED_OTHERWISE: [Row; 6] = [
     (
         "omitted-list-key",
@@ -77,7 +76,8 @@ fn target(name: &'static str) -> (&'static str, &'static str, &'static str) {
     ("test.innkeeper.dev/v1", "Mirror", name)
 }
 
-/// A child that the API server defaults or writes in another form is unchanged in every later pass.
+/// The host must not see a change in fields that the API server defaults or normalizes: it would
+/// write the child again in every pass.
 #[test]
 fn children_that_the_api_server_stores_in_another_form_are_written_once() {
     let stage = stage_with_gadgets();

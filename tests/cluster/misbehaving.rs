@@ -1,5 +1,5 @@
-//! Guests that misbehave by repetition, or by reading forbidden objects, on the control
-//! plane and the host of `faults`.
+//! Guests that misbehave by repetition, or by reading forbidden objects. They share control plane
+//! and host with `faults`.
 
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ use crate::{
     faults::{Case, GARBAGE, NOSY, UNRULY, check, check_garbage, check_in, check_unruly, shared},
 };
 
-/// The default write limit of a plugin.
+/// A plugin's default write limit.
 const WRITES_PER_MINUTE_MAX: usize = 120;
 
 #[test]
@@ -43,8 +43,8 @@ fn keeps_children_when_the_guest_asks_for_a_pass_in_the_far_future() {
     check(GARBAGE, "requeue-never", ("True", "Applied"), "");
 }
 
-/// Without grants, one object stays one object. Each of the copies would make two further ones: before
-/// this rule, a host made 8,448 objects of one in 24 s.
+/// A plugin must not create parents without a grant. Each copy would create two more: before this
+/// rule, a host created 8,448 objects in 24 s.
 #[test]
 fn keeps_children_when_the_guest_makes_copies_of_its_parent() {
     let case = Case::start(GARBAGE);
@@ -64,8 +64,7 @@ fn keeps_children_when_the_guest_makes_copies_of_its_parent() {
     assert_eq!(names, ["parent"]);
 }
 
-/// The host bounds the passes that a guest requests. Otherwise one guest could keep a worker thread
-/// busy for ever.
+/// Without a limit on requested passes, one guest could keep a worker thread busy for ever.
 #[test]
 fn a_guest_that_always_asks_for_an_immediate_pass_gets_ten_passes_a_second() {
     /// Enough to measure a rate: two seconds at ten passes a second.
@@ -90,8 +89,8 @@ fn a_guest_that_always_asks_for_an_immediate_pass_gets_ten_passes_a_second() {
         last => Err(last - first),
     });
     let rate = (last - first) / begin.elapsed().as_secs_f64();
-    // Two more than ten, because passes that end between the first count and its answer, and the
-    // last pass, come on top.
+    // Two more than ten, for passes that end while the first count is scraped, and for the last
+    // pass.
     assert!(rate <= 12.0, "{rate} passes per second");
     case.check_neighbour(GARBAGE);
     assert_eq!(case.child_writes(mark), Vec::<String>::new());
@@ -100,8 +99,8 @@ fn a_guest_that_always_asks_for_an_immediate_pass_gets_ten_passes_a_second() {
     case.wait_applied(GARBAGE, "parent");
 }
 
-/// Checks that the writes for a parent are bounded, that the parent reports the reason, and that a
-/// neighbour still converges. Returns the case for further steps.
+/// Checks that the host limits the writes for a parent, that the parent reports the reason, and
+/// that a neighbour still converges.
 #[track_caller]
 fn check_throttled(behaviour: &str) -> Case {
     let case = Case::start(UNRULY);
@@ -115,7 +114,7 @@ fn check_throttled(behaviour: &str) -> Case {
     }
     case.check_neighbour(UNRULY);
     let writes = case.child_writes(mark).len();
-    // Half as much again, because the limit refills while the first writes are under way.
+    // 50 % more, because the limit refills during the first writes.
     let bound = WRITES_PER_MINUTE_MAX + WRITES_PER_MINUTE_MAX / 2;
     assert!(
         (WRITES_PER_MINUTE_MAX / 2..=bound).contains(&writes),
@@ -130,7 +129,7 @@ fn rest(case: &Case) {
     case.wait_synced(UNRULY, "parent", &generation, ("True", "Applied"));
 }
 
-/// Q6: the last desired state is written once the limit allows it.
+/// Q6: the host writes the last desired state once the limit allows it.
 #[test]
 fn a_guest_whose_answer_changes_in_every_pass_is_throttled() {
     let case = check_throttled("restless");
@@ -152,12 +151,17 @@ fn a_guest_whose_answer_flips_between_two_states_is_throttled() {
     rest(&check_throttled("flip"));
 }
 
-/// The events that a guest has stated about its parent.
-fn events(case: &Case) -> Vec<Value> {
+/// The number of events that the guest has published about the parent.
+fn count_events(case: &Case) -> usize {
     let kind = Kind::new("events.k8s.io/v1", "Event", &case.namespace);
-    let mut events = shared().plane.user().list(kind, "").unwrap();
-    events.retain(|event| event["reason"] == "Told");
-    events
+    shared()
+        .plane
+        .user()
+        .list(kind, "")
+        .unwrap()
+        .iter()
+        .filter(|event| event["reason"] == "Told")
+        .count()
 }
 
 #[test]
@@ -165,21 +169,21 @@ fn keeps_children_when_the_guest_answers_ten_thousand_events() {
     check_garbage("many-events", "events: there are 10000, 64 are allowed");
 }
 
-/// O3: if every pass states new events, only the first few and then a trickle are published.
+/// O3: if every pass states new events, the host publishes a burst and then a trickle.
 #[test]
 fn a_guest_with_sixty_events_in_every_pass_publishes_few() {
-    /// The events about one parent that the host publishes at once; one more follows every five
-    /// minutes, as in client-go.
+    /// The host publishes this many events about a parent at once, and then one every five
+    /// minutes, as client-go does.
     const BURST: usize = 25;
 
     let case = check_throttled("chatter");
     rest(&case);
-    let published = events(&case).len();
+    let published = count_events(&case);
     assert!((1..=BURST).contains(&published), "{published}");
 }
 
-/// A parent of its own has the large children, because there is no garbage collector here that
-/// would delete them.
+/// Uses a separate parent, because the large children stay: this control plane has no garbage
+/// collector.
 #[test]
 fn a_megabyte_of_children_is_no_fault() {
     let case = Case::start(UNRULY);
@@ -218,14 +222,14 @@ fn keeps_children_when_the_guest_reads_without_end() {
 
 #[test]
 fn keeps_children_when_the_guest_lists_everything_without_end() {
-    // The number of bytes in the message depends on the other objects in the cluster.
+    // The message has a number of bytes, which depends on the other objects in the cluster.
     check(NOSY, "list", ("False", "LimitExceeded"), "per pass");
 }
 
-/// Values of Secrets that no guest, log or status may show.
+/// Secret values that no guest, log or status may show.
 const VALUES: [&str; 2] = ["correct horse battery", "staple in the annotation"];
 
-/// Creates a Secret for guests to look at, with the annotation that kubectl writes.
+/// Creates a Secret that guests try to read, with kubectl's last-applied annotation.
 fn make_victim(namespace: &str) -> Value {
     let copy = json!({"stringData": {"password": VALUES[1]}});
     let victim = json!({
@@ -239,7 +243,7 @@ fn make_victim(namespace: &str) -> Value {
     shared().plane.user().apply(&victim).unwrap()
 }
 
-/// Checks that a text contains none of the values, neither plain nor encoded as in a Secret.
+/// Checks that a text contains no value, neither plain nor in base64.
 #[track_caller]
 fn check_tells_nothing(text: &str, values: &[&str]) {
     for value in values {
@@ -248,8 +252,8 @@ fn check_tells_nothing(text: &str, values: &[&str]) {
     }
 }
 
-/// Guests see hashes in place of the values of Secrets, in every way to read one: by a copy in an
-/// annotation, in another namespace, and in a child of their own.
+/// Guests see hashes instead of Secret values, however they read one: from an annotation that
+/// has a copy, in another namespace, or in a child that they created.
 #[test]
 fn a_guest_sees_no_value_of_a_secret_in_any_way() {
     let case = Case::start(NOSY);
@@ -261,23 +265,26 @@ fn a_guest_sees_no_value_of_a_secret_in_any_way() {
             .unwrap()
     };
     case.set_behaviour(NOSY, "parent", "secrets");
-    let seen = eventually("the guest has looked at its own child", || {
-        let seen = find("ConfigMap", "parent-seen").unwrap_or_default();
-        let seen = seen["data"]["said"].as_str().unwrap_or_default().to_owned();
-        if seen.contains("own child: ") {
-            Ok(seen)
+    let output = eventually("the guest has looked at its own child", || {
+        let child = find("ConfigMap", "parent-seen").unwrap_or_default();
+        let output = child["data"]["said"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        if output.contains("own child: ") {
+            Ok(output)
         } else {
-            Err(seen)
+            Err(output)
         }
     });
-    // The guest did look at a Secret.
-    assert!(seen.contains("hmac-sha256:"), "{seen}");
-    let made = find("Secret", "parent-own").unwrap();
-    let made = made["data"]["password"].as_str().unwrap();
-    let made = String::from_utf8(BASE64_STANDARD.decode(made).unwrap()).unwrap();
-    assert_eq!(made.len(), 32);
-    let values = [VALUES[0], VALUES[1], &made];
-    check_tells_nothing(&seen, &values);
+    // Without a hash, the guest has not read any Secret.
+    assert!(output.contains("hmac-sha256:"), "{output}");
+    let secret = find("Secret", "parent-own").unwrap();
+    let encoded = secret["data"]["password"].as_str().unwrap();
+    let password = String::from_utf8(BASE64_STANDARD.decode(encoded).unwrap()).unwrap();
+    assert_eq!(password.len(), 32);
+    let values = [VALUES[0], VALUES[1], &password];
+    check_tells_nothing(&output, &values);
     check_tells_nothing(&case.parent(NOSY, "parent").to_string(), &values);
     check_tells_nothing(&shared().host.log().unwrap(), &values);
     case.check_neighbour(NOSY);
@@ -285,7 +292,7 @@ fn a_guest_sees_no_value_of_a_secret_in_any_way() {
     case.wait_applied(NOSY, "parent");
 }
 
-/// A generated value changes with its token, once, and stays when the token goes.
+/// A generated value changes once for each new token, and stays when the token is removed.
 #[test]
 fn a_generated_value_is_rotated_by_its_token() {
     let case = Case::start(NOSY);
@@ -308,19 +315,19 @@ fn a_generated_value_is_rotated_by_its_token() {
     assert_eq!(password_after("secrets"), second);
 }
 
-/// Summer time begins at the second instant.
+/// Daylight saving time begins at the second instant.
 #[test]
 fn a_guest_is_told_the_offsets_of_time_zones() {
     let case = Case::start(NOSY);
     case.set_behaviour(NOSY, "parent", "zones");
     case.wait_applied(NOSY, "parent");
     let config_maps = Kind::new("v1", "ConfigMap", &case.namespace);
-    let said = shared()
+    let child = shared()
         .plane
         .user()
         .get(config_maps, "parent-zones")
         .unwrap();
-    assert_eq!(said.unwrap()["data"]["said"], "Some(3600) Some(7200) None");
+    assert_eq!(child.unwrap()["data"]["said"], "Some(3600) Some(7200) None");
 }
 
 #[test]

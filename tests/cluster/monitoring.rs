@@ -21,10 +21,10 @@ use crate::{
     stage::Stage,
 };
 
-/// The labels that the collector of the metrics adds.
+/// The labels that Prometheus adds to each target.
 const COLLECTED: [&str; 2] = ["instance", "job"];
 
-/// The metrics in scraped texts, each with its labels.
+/// The scraped metrics and their labels.
 type Exposed = BTreeMap<String, BTreeSet<String>>;
 
 fn expose(exposed: &mut Exposed, metrics: &str) {
@@ -37,27 +37,27 @@ fn expose(exposed: &mut Exposed, metrics: &str) {
     }
 }
 
-/// Collects the queries of a dashboard or of alert rules.
-fn queries(value: &Value, found: &mut Vec<String>) {
+/// Collects the queries from a dashboard or from alert rules.
+fn collect_queries(value: &Value, queries: &mut Vec<String>) {
     match value {
         Value::Object(members) => {
             for (name, member) in members {
                 match (name.as_str(), member) {
-                    ("expr", Value::String(query)) => found.push(query.clone()),
-                    (_, member) => queries(member, found),
+                    ("expr", Value::String(query)) => queries.push(query.clone()),
+                    (_, member) => collect_queries(member, queries),
                 }
             }
         }
         Value::Array(items) => {
             for item in items {
-                queries(item, found);
+                collect_queries(item, queries);
             }
         }
         _ => {}
     }
 }
 
-/// The names in a query: metrics, each with the labels that select it, and the labels that group
+/// The names in a query: the metrics with the labels that select them, and the labels that group
 /// the results.
 struct Query {
     metrics: Vec<(String, Vec<String>)>,
@@ -97,22 +97,21 @@ impl Query {
     /// The metrics and labels that no host exposes.
     fn missing(&self, exposed: &Exposed) -> Vec<String> {
         let mut missing = Vec::new();
-        let mut known = BTreeSet::new();
+        let mut exposed_labels = BTreeSet::new();
         for (metric, labels) in &self.metrics {
             let Some(has) = exposed.get(metric) else {
                 missing.push(metric.clone());
                 continue;
             };
-            known.extend(has);
+            exposed_labels.extend(has);
             let is_there =
                 |label: &&String| has.contains(*label) || COLLECTED.contains(&label.as_str());
             let lacks = labels.iter().filter(|label| !is_there(label));
             missing.extend(lacks.map(|label| format!("{metric}{{{label}}}")));
         }
-        let lacks = self
-            .grouped_by
-            .iter()
-            .filter(|label| !known.contains(label) && !COLLECTED.contains(&label.as_str()));
+        let lacks = self.grouped_by.iter().filter(|label| {
+            !exposed_labels.contains(label) && !COLLECTED.contains(&label.as_str())
+        });
         missing.extend(lacks.map(|label| format!("by ({label})")));
         missing
     }
@@ -149,8 +148,8 @@ fn a_query_is_parsed_into_metrics_and_labels() {
     assert_eq!(query.missing(&exposed), ["by (d)"]);
 }
 
-/// The metrics that kube-state-metrics makes of the parents of a guest.
-fn of_parents(guest: &str) -> Exposed {
+/// The metrics that kube-state-metrics exposes for a guest's parents.
+fn parent_metrics(guest: &str) -> Exposed {
     let path = format!("guests/{guest}/monitoring/kube-state-metrics.yaml");
     let mut exposed = Exposed::new();
     for resource in manifest::load(&path).unwrap()[0]["spec"]["resources"]
@@ -176,15 +175,15 @@ fn of_parents(guest: &str) -> Exposed {
     exposed
 }
 
-/// Checks that the alerts of a guest query only these metrics.
+/// Checks that a guest's alerts query only these metrics.
 #[track_caller]
 fn check_alerts(guest: &str, number: usize, exposed: &Exposed) {
-    let mut found = Vec::new();
+    let mut queries = Vec::new();
     for alert in &manifest::load(&format!("guests/{guest}/monitoring/alerts.yaml")).unwrap() {
-        queries(alert, &mut found);
+        collect_queries(alert, &mut queries);
     }
-    assert_eq!(found.len(), number);
-    for query in found {
+    assert_eq!(queries.len(), number);
+    for query in queries {
         let missing = Query::parse(&query).missing(exposed);
         assert!(missing.is_empty(), "{query}: {missing:?} of\n{exposed:#?}");
     }
@@ -192,11 +191,11 @@ fn check_alerts(guest: &str, number: usize, exposed: &Exposed) {
 
 #[test]
 fn alerts_of_backup_query_only_the_metrics_of_its_parents() {
-    check_alerts("backup", 6, &of_parents("backup"));
+    check_alerts("backup", 6, &parent_metrics("backup"));
 }
 
-/// Collects the metrics of a member, which runs with the flags that serve them.
-fn of_etcd(version: &str) -> Exposed {
+/// Starts an etcd member and collects its metrics.
+fn etcd_metrics(version: &str) -> Exposed {
     let program = path_from_env("INNKEEPER_ETCD").unwrap().join(version);
     let directory = tempfile::tempdir().unwrap();
     let mut command = bound(&program);
@@ -233,28 +232,28 @@ fn free_ports() -> [u16; 3] {
 
 #[test]
 fn alerts_of_etcd_query_only_the_metrics_of_members_and_parents() {
-    let parents = [of_parents("etcd"), of_parents("backup")];
+    let parents = [parent_metrics("etcd"), parent_metrics("backup")];
     let versions: &[&str] = if is_full() {
         &["etcd-3.5", "etcd-3.6", "etcd-3.7"]
     } else {
         &["etcd-3.6"]
     };
     for version in versions {
-        let mut exposed = of_etcd(version);
+        let mut exposed = etcd_metrics(version);
         // The ServiceMonitor adds these.
         let added = ["namespace", "pod", "etcd_ydzs_io_cluster"];
         for labels in exposed.values_mut() {
             labels.extend(added.map(str::to_owned));
         }
-        for of_guest in &parents {
-            exposed.extend(of_guest.clone());
+        for metrics in &parents {
+            exposed.extend(metrics.clone());
         }
         check_alerts("etcd", 6, &exposed);
     }
 }
 
-/// Collects the metrics of a host that serves Plugin resources.
-fn resources(exposed: &mut Exposed) {
+/// Collects the metrics from a host that serves Plugin resources.
+fn expose_plugin_host(exposed: &mut Exposed) {
     let mut fixture = MoodyFixture::new(1);
     fixture
         .site
@@ -263,15 +262,15 @@ fn resources(exposed: &mut Exposed) {
         .arguments
         .extend(admin::ARGUMENTS.map(str::to_owned));
     let host = fixture.start();
-    // A swap of revisions adds metrics.
+    // Some metrics exist only after a swap.
     fixture.apply(&good("two"));
     fixture.wait_text(&host, "two");
     fixture.check_reconciles(&host, "later");
     expose(exposed, &scrape(&address(&host)));
 }
 
-/// Collects the metrics of a host with misbehaving guests and leader election.
-fn misbehaving(exposed: &mut Exposed) {
+/// Collects the metrics from a host with misbehaving guests and leader election.
+fn expose_misbehaving_guests(exposed: &mut Exposed) {
     let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
     let mut plugins = HostOptions::with_guests(&["wordpress"]).unwrap().plugins;
     plugins.push(guests.join("unruly.wasm"));
@@ -288,8 +287,8 @@ fn misbehaving(exposed: &mut Exposed) {
         });
         stage.apply_new(&namespace, &parent);
     }
-    // The database of this parent never becomes ready here, so the guest asks for pass after pass
-    // with unchanged inputs.
+    // No controller makes this parent's database ready, so the guest requests pass after pass with
+    // unchanged inputs.
     stage.apply_example(&namespace, "examples/wordpress/01-article.yaml");
     let address = address(&host);
     eventually("passes are skipped and lines are dropped", || {
@@ -309,29 +308,29 @@ fn misbehaving(exposed: &mut Exposed) {
 #[test]
 fn alerts_and_dashboard_query_only_exposed_metrics() {
     let mut exposed = Exposed::new();
-    resources(&mut exposed);
-    misbehaving(&mut exposed);
+    expose_plugin_host(&mut exposed);
+    expose_misbehaving_guests(&mut exposed);
 
     let alerts = manifest::load("deploy/chart/files/alerts.yaml").unwrap();
-    let mut found = Vec::new();
+    let mut queries = Vec::new();
     for alert in &alerts {
-        queries(alert, &mut found);
+        collect_queries(alert, &mut queries);
     }
-    let rules = found.len();
+    let rules = queries.len();
     for dashboard in manifest::load("deploy/chart/files/dashboard.yaml").unwrap() {
         for text in dashboard["data"].as_object().unwrap().values() {
             let document: Value = serde_json::from_str(text.as_str().unwrap()).unwrap();
-            queries(&document, &mut found);
+            collect_queries(&document, &mut queries);
         }
     }
-    assert!(rules >= 10 && found.len() >= rules + 10, "{found:#?}");
+    assert!(rules >= 10 && queries.len() >= rules + 10, "{queries:#?}");
     let mut installed = manifest::load("deploy/install.yaml").unwrap().into_iter();
     let service = installed
         .find(|object| object["kind"] == "Service")
         .unwrap();
     let job = format!("job={}", service["metadata"]["name"]);
-    for query in found {
-        // Other controllers expose metrics of the same names, so the query must select this job.
+    for query in queries {
+        // Other controllers expose metrics with the same names, so the query must select this job.
         for (metric, labels) in &Query::parse(&query).metrics {
             let is_own = metric.starts_with("innkeeper_");
             assert!(

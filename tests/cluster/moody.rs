@@ -17,7 +17,7 @@ pub(crate) const NAME: &str = "moody";
 const CRD: &str = "moodies.test.innkeeper.dev";
 pub(crate) const API: &str = "test.innkeeper.dev/v1";
 
-/// A control plane with Plugins, a web server with a guest, and the number of parents.
+/// A control plane with Plugins, a web server that serves a guest, and a number of parents.
 pub(crate) struct MoodyFixture {
     pub(crate) site: PluginSite,
     pub(crate) web: Web,
@@ -35,6 +35,13 @@ impl MoodyFixture {
             site,
             parents,
         }
+    }
+
+    /// A fixture, and a host that serves a working configuration to all parents.
+    pub(crate) fn started(parents: usize) -> (Self, Host) {
+        let fixture = Self::new(parents);
+        let host = fixture.start();
+        (fixture, host)
     }
 
     /// Starts a host, and serves a working configuration to all parents.
@@ -126,20 +133,22 @@ impl MoodyFixture {
     pub(crate) fn has_text(&self, says: &str) -> bool {
         (0..self.parents).all(|number| {
             let name = name(number);
-            let found = self
-                .site
+            self.site
                 .stage
-                .find(&self.site.namespace, config_map(&name));
-            found.is_some_and(|child| child["data"]["says"] == says)
+                .find(&self.site.namespace, config_map(&name))
+                .is_some_and(|child| child["data"]["says"] == says)
         })
     }
 
-    /// The verdicts on the revisions of the history, the latest first.
+    /// The verdicts in the revision history, the latest first.
     pub(crate) fn verdicts(&self) -> Vec<String> {
-        let history = self.status()["history"].clone();
-        let entries = history.as_array().cloned().unwrap_or_default();
         let verdict = |entry: &Value| entry["verdict"].as_str().unwrap().to_owned();
-        entries.iter().map(verdict).collect()
+        self.status()["history"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(verdict)
+            .collect()
     }
 
     #[track_caller]
@@ -170,7 +179,7 @@ impl MoodyFixture {
         self.site.stage.host()
     }
 
-    /// Checks that the host reconciles: it applies an edit of a parent.
+    /// Checks that the host still reconciles, by editing a parent.
     #[track_caller]
     pub(crate) fn check_reconciles(&self, host: &Host, note: &str) {
         let last = self.parents - 1;
@@ -196,7 +205,7 @@ pub(crate) fn guest(name: &str) -> Vec<u8> {
     fs::read(guest_file(name)).unwrap()
 }
 
-/// The file of a test guest.
+/// The component file for a test guest.
 pub(crate) fn guest_file(name: &str) -> PathBuf {
     path_from_env("INNKEEPER_TEST_GUESTS")
         .unwrap()

@@ -1,5 +1,5 @@
-//! A host that is limited to namespaces, with only the rights of the chart and those that `innkeeper manifests` prints
-//! for its plugins; and a host that writes children as service accounts.
+//! A host that is limited to namespaces, and a host that writes children as service accounts. Both
+//! have only the permissions from the chart and from `innkeeper manifests`.
 
 use std::{fs, path::PathBuf, process::Command, time::Duration};
 
@@ -34,10 +34,10 @@ const CRDS: [&str; 5] = [
 const LIMITED: [&str; 2] = ["--namespaces", "a,b"];
 const VALUES: [&str; 2] = ["--set", "namespaces={a,b}"];
 
-/// The arguments of the Deployment about the lease.
+/// The Deployment's arguments for leader election.
 const ELECTED: [&str; 3] = ["--leader-elect", "--lease-name", "innkeeper"];
 
-/// Returns true if a request of the host is about a namespaced kind.
+/// Returns true for requests for a namespaced kind.
 fn is_namespaced(request: &Request) -> bool {
     let everywhere = [
         "customresourcedefinitions.",
@@ -49,11 +49,11 @@ fn is_namespaced(request: &Request) -> bool {
         .any(|name| request.resource.starts_with(name))
 }
 
-/// The values of the chart for a host with two plugin files.
+/// The chart values for a host with two plugin files.
 const FILES: &str = r#"pluginFiles={"memcached":{},"backup":{}}"#;
 
-/// A cluster with the objects of the chart, without the Deployment, those that `innkeeper manifests` prints, and the
-/// host's credentials.
+/// A cluster with the chart's objects (except the Deployment), the output of
+/// `innkeeper manifests`, and the host's credentials.
 struct LimitedSite {
     stage: Stage,
     kubeconfig: PathBuf,
@@ -61,7 +61,7 @@ struct LimitedSite {
 }
 
 impl LimitedSite {
-    /// `values` are arguments of helm, and `arguments` those of `innkeeper manifests`.
+    /// `values` go to helm, and `arguments` to `innkeeper manifests`.
     fn new(guests: &[&str], namespaces: &[&str], values: &[&str], arguments: &[&str]) -> Self {
         let stage = Stage::full(HostOptions::with_guests(guests).unwrap().plugins);
         for name in namespaces {
@@ -71,7 +71,7 @@ impl LimitedSite {
             stage.plane.user().apply(&namespace).unwrap();
         }
         let applied = apply_manifests(&stage, values, arguments);
-        let kubeconfig = kubeconfig_of(&stage, HOST_NAMESPACE);
+        let kubeconfig = account_kubeconfig(&stage, HOST_NAMESPACE);
         Self {
             stage,
             kubeconfig,
@@ -81,17 +81,17 @@ impl LimitedSite {
 
     fn host(&self, arguments: &[&str]) -> Host {
         let mut options = self.stage.options.clone();
-        // The roles of the chart are those of a host with a lease.
+        // The chart's roles are for a host with a lease.
         let arguments = arguments.iter().chain(&ELECTED);
         options.arguments = arguments.map(|text| (*text).to_owned()).collect();
         Host::start(&self.kubeconfig, &options).unwrap()
     }
 
-    /// The number of applied objects of a kind.
     fn count(&self, kind: &str) -> usize {
-        let mut applied = self.applied.clone();
-        applied.retain(|object| object["kind"] == kind);
-        applied.len()
+        self.applied
+            .iter()
+            .filter(|object| object["kind"] == kind)
+            .count()
     }
 
     fn make_parents(&self, namespaces: &[&str]) {
@@ -100,7 +100,7 @@ impl LimitedSite {
                 let path = format!("examples/{guest}/01-article.yaml");
                 for mut object in manifest::load(&path).unwrap() {
                     object["metadata"]["namespace"] = json!(namespace);
-                    // The CRD may have been installed only a moment ago.
+                    // The API server may not serve a new CRD yet.
                     eventually("the API server accepts the example", || {
                         self.stage.plane.user().apply(&object).map(drop)
                     });
@@ -132,11 +132,16 @@ impl LimitedSite {
         );
     }
 
-    /// All requests of the host since the start.
+    /// All requests from the host since the start.
     fn requests(&self) -> Vec<Request> {
-        let mut requests = self.stage.plane.audit().all_requests_since(0).unwrap();
-        requests.retain(|request| request.user == ACCOUNT);
-        requests
+        self.stage
+            .plane
+            .audit()
+            .all_requests_since(0)
+            .unwrap()
+            .into_iter()
+            .filter(|request| request.user == ACCOUNT)
+            .collect()
     }
 
     /// Checks that the API server refused no request, and that the host read namespaced kinds only
@@ -144,7 +149,10 @@ impl LimitedSite {
     #[track_caller]
     fn check_requests(&self, namespaces: &[&str]) {
         let requests = self.requests();
-        let refused: Vec<&Request> = requests.iter().filter(|one| one.code == 403).collect();
+        let refused: Vec<&Request> = requests
+            .iter()
+            .filter(|request| request.code == 403)
+            .collect();
         assert!(refused.is_empty(), "{refused:#?}");
         let mut watched = 0;
         let mut wide = Vec::new();
@@ -164,9 +172,12 @@ impl LimitedSite {
 
 fn apply_manifests(stage: &Stage, values: &[&str], arguments: &[&str]) -> Vec<Value> {
     let create = ["--set", "namespace.create=true"];
-    let mut objects = helm::objects(&[&create[..], values].concat()).unwrap();
-    objects.extend(stage.manifests(arguments));
-    objects.retain(|object| object["kind"] != "Deployment");
+    let chart = helm::objects(&[&create[..], values].concat()).unwrap();
+    let objects: Vec<Value> = chart
+        .into_iter()
+        .chain(stage.manifests(arguments))
+        .filter(|object| object["kind"] != "Deployment")
+        .collect();
     for object in &objects {
         // The API server may not serve the Plugin kind yet.
         stage.apply_new("", object);
@@ -174,8 +185,8 @@ fn apply_manifests(stage: &Stage, values: &[&str], arguments: &[&str]) -> Vec<Va
     objects
 }
 
-/// A kubeconfig with a token of the host's account in a namespace.
-fn kubeconfig_of(stage: &Stage, namespace: &str) -> PathBuf {
+/// Writes a kubeconfig with a token for the host's service account in a namespace.
+fn account_kubeconfig(stage: &Stage, namespace: &str) -> PathBuf {
     let output = Command::new(path_from_env("INNKEEPER_CONTROLPLANE").unwrap())
         .args(["kubectl", "--kubeconfig"])
         .arg(stage.plane.kubeconfig())
@@ -204,8 +215,8 @@ fn a_host_with_roles_in_two_namespaces_serves_and_reads_only_these() {
         &["--set", "namespaces={a,b}", "--set-json", FILES],
         &LIMITED,
     );
-    // For the CRDs that this host watches, those that it installs for each plugin, the readers of its metrics, and nothing
-    // else.
+    // The CRDs that the host watches, the CRDs that it installs for each of two plugins, and its
+    // metrics readers need cluster roles; nothing else does.
     assert_eq!(site.count("ClusterRole"), 4);
     let host = site.host(&LIMITED);
     site.stage.wait_served(&host, &CRDS);
@@ -216,14 +227,14 @@ fn a_host_with_roles_in_two_namespaces_serves_and_reads_only_these() {
     // The host sees and repairs a change in one namespace without touching the other.
     let before = site.stage.get("b", DEPLOYMENT);
     site.stage.delete("a", DEPLOYMENT);
-    site.stage.wait(&host, "a", DEPLOYMENT, |found| {
-        *found != Value::Null && found["metadata"]["deletionTimestamp"].is_null()
+    site.stage.wait(&host, "a", DEPLOYMENT, |deployment| {
+        *deployment != Value::Null && deployment["metadata"]["deletionTimestamp"].is_null()
     });
     site.stage.wait(&host, "a", CACHE, is_ready);
     let uid = |object: &Value| object["metadata"]["uid"].clone();
     assert_eq!(uid(&site.stage.get("b", DEPLOYMENT)), uid(&before));
 
-    // The lease is in the host's namespace, and events are in the namespaces of their parents.
+    // The lease is in the host's namespace, and events are in their parents' namespaces.
     let leases = Kind::new("coordination.k8s.io/v1", "Lease", HOST_NAMESPACE);
     let leases = site.stage.plane.user().list(leases, "").unwrap();
     let names: Vec<&Value> = leases
@@ -234,7 +245,7 @@ fn a_host_with_roles_in_two_namespaces_serves_and_reads_only_these() {
     for event in site
         .requests()
         .iter()
-        .filter(|one| one.resource == "events.events.k8s.io")
+        .filter(|request| request.resource == "events.events.k8s.io")
     {
         assert!(["a", "b"].contains(&&*event.namespace), "{event:?}");
     }
@@ -280,15 +291,15 @@ fn a_host_whose_crds_are_installed_needs_no_cluster_role() {
     site.make_parents(&["a", "b", "c"]);
     site.check_parents(&host, &["a", "b"], "c");
     site.check_requests(&["a", "b"]);
-    let everywhere = site
+    let everywhere: Vec<Request> = site
         .requests()
         .into_iter()
-        .filter(|one| one.namespace.is_empty());
-    let everywhere: Vec<Request> = everywhere.collect();
+        .filter(|request| request.namespace.is_empty())
+        .collect();
     assert!(everywhere.is_empty(), "{everywhere:#?}");
 }
 
-/// The exit code and the log of a host that cannot start.
+/// Returns the exit code and the log from a host that cannot start.
 #[track_caller]
 fn refusal(mut host: Host) -> (Option<i32>, String) {
     let code = host
@@ -304,8 +315,8 @@ fn a_missing_namespace_is_reported_with_a_remedy() {
     // A host with Plugin resources may read namespaces.
     let values = [&VALUES[..], &["--set-json", FILES]].concat();
     let site = LimitedSite::new(&["memcached"], &["a", "b"], &values, &LIMITED);
-    // The API server tells an administrator that the namespace does not exist, and an account
-    // without a Role there only that it may not look.
+    // Only an administrator learns from the API server that the namespace does not exist; an
+    // account without a Role there learns that access is forbidden.
     let (code, log) = refusal(site.host(&["--namespaces", "a,missing"]));
     assert_eq!(code, Some(2), "{log}");
     for part in [
@@ -327,12 +338,12 @@ fn a_missing_namespace_is_reported_with_a_remedy() {
     ] {
         assert!(log.contains(part), "{part} is not in {log}");
     }
-    for (given, part) in [
+    for (namespaces, part) in [
         ("a,a", "it has a twice: name each namespace once"),
         ("a,", "it has an empty name: write it as a,b"),
         ("A", "\"A\" is not a name: use at most 63"),
     ] {
-        let (code, log) = refusal(site.host(&["--namespaces", given]));
+        let (code, log) = refusal(site.host(&["--namespaces", namespaces]));
         assert_eq!(code, Some(2), "{log}");
         assert!(log.contains(part), "{part} is not in {log}");
     }
@@ -350,8 +361,8 @@ fn is_child_write(request: &Request) -> bool {
     is_write && children.contains(&&*request.resource)
 }
 
-/// A cluster with a Plugin whose children are written as an account, and a host whose rights allow
-/// only that.
+/// A cluster with a Plugin that writes children as a service account, and a host that has no
+/// permissions for these children.
 fn site_with_account() -> (LimitedSite, Host) {
     let mut site = LimitedSite::new(
         &["memcached"],
@@ -372,7 +383,8 @@ fn site_with_account() -> (LimitedSite, Host) {
 #[test]
 fn children_are_written_as_the_account_of_a_plugin_with_only_its_rights() {
     let (site, host) = site_with_account();
-    let (stage, user) = (&site.stage, site.stage.plane.user());
+    let stage = &site.stage;
+    let user = stage.plane.user();
     let accounts = Kind::new("v1", "ServiceAccount", "teams");
     let naming = |plugins: &str| {
         let annotations = json!({"metadata": {"annotations": {"innkeeper.dev/plugins": plugins}}});
@@ -402,8 +414,8 @@ fn children_are_written_as_the_account_of_a_plugin_with_only_its_rights() {
         assert_eq!(request.impersonated.as_deref(), expected, "{request:#?}");
     }
 
-    // The API server refuses what the account may no longer do, and the host does not do it with
-    // its own rights.
+    // Once the account loses permissions, the API server refuses these writes, and the host does
+    // not fall back to its own.
     let bindings = Kind::new("rbac.authorization.k8s.io/v1", "RoleBinding", "a");
     let name = "innkeeper-plugin-memcached-children";
     let binding = user.get(bindings, name).unwrap().unwrap();
@@ -414,8 +426,11 @@ fn children_are_written_as_the_account_of_a_plugin_with_only_its_rights() {
         synced.starts_with("False/") && synced.contains(WRITER) && synced.contains("cannot patch")
     });
     assert_ne!(stage.get("a", DEPLOYMENT)["spec"]["replicas"], 5);
-    let mut refused = site.requests();
-    refused.retain(|request| request.code == 403);
+    let requests = site.requests();
+    let refused: Vec<&Request> = requests
+        .iter()
+        .filter(|request| request.code == 403)
+        .collect();
     assert!(!refused.is_empty());
     for request in &refused {
         assert_eq!(
@@ -425,7 +440,7 @@ fn children_are_written_as_the_account_of_a_plugin_with_only_its_rights() {
         );
     }
 
-    // With its rights back, the account writes again.
+    // With the binding back, the account writes again.
     let again = json!({
         "apiVersion": binding["apiVersion"], "kind": "RoleBinding",
         "metadata": {"name": name, "namespace": "a"},
@@ -438,7 +453,7 @@ fn children_are_written_as_the_account_of_a_plugin_with_only_its_rights() {
     });
 }
 
-/// Grants or revokes the host's right to read namespaces.
+/// Grants or revokes the host's permission to read namespaces.
 fn allow_namespaces(site: &LimitedSite, allowed: bool) {
     let user = site.stage.plane.user();
     let kind = Kind::cluster("rbac.authorization.k8s.io/v1", "ClusterRole");
@@ -446,10 +461,12 @@ fn allow_namespaces(site: &LimitedSite, allowed: bool) {
         object["kind"] == "ClusterRole" && object["metadata"]["name"] == "innkeeper"
     };
     let role = site.applied.iter().find(is_role).unwrap();
-    let mut rules = role["rules"].as_array().unwrap().clone();
-    let before = rules.len();
-    rules.retain(|rule| allowed || rule["resources"] != json!(["namespaces"]));
-    assert_eq!(rules.len() < before, !allowed);
+    let all_rules = role["rules"].as_array().unwrap();
+    let rules: Vec<&Value> = all_rules
+        .iter()
+        .filter(|rule| allowed || rule["resources"] != json!(["namespaces"]))
+        .collect();
+    assert_eq!(rules.len() < all_rules.len(), !allowed);
     user.merge(kind, "innkeeper", &json!({"rules": rules}))
         .unwrap();
 }
@@ -464,7 +481,8 @@ fn parents_are_selected_by_namespace_labels_if_the_host_may_read_namespaces() {
         .unwrap()
         .to_owned();
     let start = || site.host(&["--namespaces", "a,b", "--source-dir", &guests]);
-    let (stage, user) = (&site.stage, site.stage.plane.user());
+    let stage = &site.stage;
+    let user = stage.plane.user();
     let team = json!({"metadata": {"labels": {"team": "red"}}});
     user.merge(Kind::cluster("v1", "Namespace"), "a", &team)
         .unwrap();
@@ -495,8 +513,8 @@ fn parents_are_selected_by_namespace_labels_if_the_host_may_read_namespaces() {
     stage.merge("a", CACHE, &json!({"spec": {"size": 4}}));
     stage.settle(Duration::from_secs(2));
     let written = lines(&stage.writes_since(mark));
-    let of_children = |line: &&String| line.contains("deployments");
-    assert_eq!(written.iter().find(of_children), None);
+    let is_child_write = |line: &&String| line.contains("deployments");
+    assert_eq!(written.iter().find(is_child_write), None);
     allow_namespaces(&site, true);
     stage.wait(&host, "a", DEPLOYMENT, |deployment| {
         deployment["spec"]["replicas"] == 4

@@ -1,5 +1,5 @@
-//! A cluster of etcd whose EtcdCluster was deleted with `--cascade=orphan` comes under another one, as the page of the plugin
-//! says, without the restart of a member.
+//! After `kubectl delete --cascade=orphan`, a new EtcdCluster adopts the etcd members as the plugin's
+//! README describes, and no member restarts.
 
 use std::{collections::BTreeMap, fs, time::Duration};
 
@@ -20,10 +20,10 @@ use crate::{
 const PARENT: Target<'static> = ("etcd.ydzs.io/v1alpha1", "EtcdCluster", "demo");
 const EXAMPLE: &str = "examples/etcd/01-article.yaml";
 
-/// Well above the time of a pass and its watch events.
+/// Well above the time for a pass and the watch events after it.
 const QUIET: Duration = Duration::from_millis(1500);
 
-/// The objects of the cluster that must outlive their parent.
+/// The children that must outlive their parent.
 const KEPT: [(&str, &str, &str); 11] = [
     ("v1", "Pod", "demo-0"),
     ("v1", "Pod", "demo-1"),
@@ -38,7 +38,7 @@ const KEPT: [(&str, &str, &str); 11] = [
     ("policy/v1", "PodDisruptionBudget", "demo"),
 ];
 
-/// The kinds whose grants the page lets adopt.
+/// The kinds that need `adopt: true` in the grants, according to the README.
 const ADOPTED: [&str; 5] = [
     "ConfigMap",
     "Service",
@@ -47,10 +47,11 @@ const ADOPTED: [&str; 5] = [
     "PodDisruptionBudget",
 ];
 
-/// Starts a host with the grants of the example.
+/// Starts a host with the example's grants, and with the right to adopt if `adopts`.
 fn host(stage: &Stage, adopts: bool) -> Host {
-    let plugin = manifest::load("examples/plugins/etcd.yaml").unwrap();
-    let plugin = plugin.iter().find(|it| it["kind"] == "Plugin").unwrap();
+    let objects = manifest::load("examples/plugins/etcd.yaml").unwrap();
+    let is_plugin = |object: &&Value| object["kind"] == "Plugin";
+    let plugin = objects.iter().find(is_plugin).unwrap();
     let mut grants = plugin["spec"]["grants"].clone();
     grants["crds"] = grants["parents"].clone();
     for child in grants["children"].as_array_mut().unwrap() {
@@ -108,7 +109,7 @@ fn orphaned_members_come_under_another_parent_as_the_page_says() {
     stage.wait(&first, namespace, PARENT, Value::is_null);
     assert_eq!(uids(&stage, namespace), before);
 
-    // The parent alone does not take them, and says what to do.
+    // The new parent does not adopt anything by itself, and reports a remedy.
     stage.apply_example(namespace, EXAMPLE);
     let refused = stage.wait(&first, namespace, PARENT, |parent| {
         reason(parent, "Available") == "StaleClaims"
@@ -156,9 +157,12 @@ fn orphaned_members_come_under_another_parent_as_the_page_says() {
     let settled = stage.get(namespace, PARENT);
     assert_eq!(condition_status(&settled, "Ready"), "True", "{settled:#}");
     assert_eq!(settled["status"]["readyReplicas"], 3);
-    let deletions = stage.writes_since(mark);
-    let deletions = deletions.iter().filter(|write| write.verb == "delete");
-    assert_eq!(deletions.count(), 0);
+    let deletions = stage
+        .writes_since(mark)
+        .iter()
+        .filter(|write| write.verb == "delete")
+        .count();
+    assert_eq!(deletions, 0);
     for target in KEPT.iter().filter(|target| target.1 != "Pod") {
         let object = stage.get(namespace, *target);
         if target.1 != "PersistentVolumeClaim" {

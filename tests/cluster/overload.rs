@@ -1,4 +1,4 @@
-//! An API server that accepts two writes at a time, under a higher load.
+//! A host against an API server that is overloaded because it accepts only two writes at a time.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -13,14 +13,14 @@ use serde_json::json;
 use crate::stage::{Stage, is_applied};
 
 const API: &str = "cache.example.com/v1";
-/// Enough that the host has more than two writes to do at any time.
+/// Enough for more than two pending writes at any time.
 const PARENTS: usize = 40;
-/// The wait that a refusal demands, one second, and a little less for differences between clocks.
+/// `Retry-After` is one second; a little less tolerates differences between clocks.
 const DEMANDED: SignedDuration = SignedDuration::from_millis(990);
-/// The number of clients beside the host; each writes one object again and again.
+/// The number of clients beside the host; each keeps writing one object.
 const OTHER_CLIENTS: usize = 4;
 
-/// Two writes at a time; the API server tells all others to retry after a second.
+/// Allows two writes at a time; the API server answers all others with `Retry-After: 1`.
 const NARROW: [&str; 5] = [
     "--api-only",
     "--apiserver-arg",
@@ -29,7 +29,7 @@ const NARROW: [&str; 5] = [
     "--max-mutating-requests-inflight=2",
 ];
 
-/// Stops the other clients when it is dropped, also when the test fails.
+/// Stops the other clients on drop, so that a failed test does not hang.
 pub(crate) struct StopOnDrop<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
@@ -38,42 +38,40 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// The number of the host's requests with this status code.
+/// Counts the host's requests with this status code.
 fn answered(address: &str, code: &str) -> f64 {
     let label = format!("code=\"{code}\"");
     let metrics = admin::scrape(address).unwrap_or_default();
     admin::sum(&metrics, "rest_client_requests_total", &label)
 }
 
-/// Starts a host as a user with all rights who is no administrator, because the API server exempts
-/// administrators from its limit.
+/// Starts a host as a user with all permissions outside `system:masters`, because the API server
+/// exempts that group from the limit.
 fn start(stage: &Stage) -> Host {
     stage.allow_all("innkeeper", &json!({ "kind": "User", "name": "innkeeper" }));
     let kubeconfig = stage.plane.directory().join("kubeconfig-innkeeper");
     Host::start(&kubeconfig, &stage.options).unwrap()
 }
 
-/// Checks that every child was created once, and that refused writes waited as long as they were
-/// told to.
+/// Checks that the host created every child once, and that refused writes waited as demanded.
 #[track_caller]
 fn check(writes: &[Write], namespace: &str) {
     let own: Vec<_> = writes.iter().filter(|write| write.is_by_host()).collect();
-    let made = own
+    let created = own
         .iter()
         .filter(|write| write.code == 201 && write.namespace == namespace)
         .filter(|write| !write.resource.starts_with("events"));
-    assert_eq!(made.count(), 2 * PARENTS);
+    assert_eq!(created.count(), 2 * PARENTS);
     let refusals = own
         .iter()
         .filter(|write| write.code == 429 && write.namespace == namespace)
         .filter(|write| !write.resource.starts_with("events"));
-    // Only the next write of the same object counts: other writes of the same pass are under way
-    // with the refused one.
+    // Only the next write to the same object counts: the pass sends writes to other objects
+    // together with the refused one.
     let waits = refusals.filter_map(|refusal| {
-        let of_same = own
+        let next = own
             .iter()
-            .filter(|write| write.name == refusal.name && write.resource == refusal.resource);
-        let next = of_same
+            .filter(|write| write.name == refusal.name && write.resource == refusal.resource)
             .map(|write| write.received)
             .filter(|received| *received > refusal.answered)
             .min()?;
@@ -86,8 +84,7 @@ fn check(writes: &[Write], namespace: &str) {
     );
 }
 
-/// A refused write waits as long as the API server demands. Immediate retries would keep an
-/// overloaded API server overloaded.
+/// Immediate retries would keep an overloaded API server overloaded.
 #[test]
 fn refused_writes_to_an_overloaded_api_server_wait_before_the_retry() {
     let plugins = HostOptions::with_guests(&["memcached"]).unwrap().plugins;

@@ -1,4 +1,5 @@
-//! Objects that a parent does not own are neither merged into nor deleted, whatever their name, and nothing is pruned when an apply fails.
+//! The host neither changes nor deletes objects that a parent does not own, whatever their name,
+//! and prunes nothing after a failed apply.
 
 use std::time::Duration;
 
@@ -19,10 +20,11 @@ const SERVICE: Target<'static> = ("v1", "Service", "cache");
 const DEPLOYMENT: Target<'static> = ("apps/v1", "Deployment", "cache");
 const BUDGET: Target<'static> = ("policy/v1", "PodDisruptionBudget", "cache");
 
-/// Well above the time of a pass and its watch events.
+/// Well above the time for a pass and the watch events after it.
 const QUIET: Duration = Duration::from_millis(800);
 
-/// A stage with the guest `unruly`, whose parents have two ConfigMaps, `parent-first` and `parent-second`.
+/// A stage with the guest `unruly`, whose parent has two ConfigMaps, `parent-first` and
+/// `parent-second`.
 fn unruly() -> (Stage, Host, String) {
     let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
     let stage = Stage::api_only(vec![guests.join("unruly.wasm")]);
@@ -49,13 +51,14 @@ fn is_child_not_owned(parent: &Value) -> bool {
 
 /// The host's deletes after a mark.
 fn deletes(stage: &Stage, mark: usize) -> Vec<String> {
-    let mut lines = lines(&stage.writes_since(mark));
-    lines.retain(|line| line.starts_with("delete"));
-    lines
+    lines(&stage.writes_since(mark))
+        .into_iter()
+        .filter(|line| line.starts_with("delete"))
+        .collect()
 }
 
-/// The name alone gives no right to an object: the host neither changes nor deletes it, and creates
-/// the child once the name is free.
+/// A matching name does not make an object a child: the host leaves it alone, and creates the
+/// child once the name is free.
 #[test]
 fn a_foreign_object_of_a_childs_name_is_not_merged_into() {
     let (stage, host, namespace) = unruly();
@@ -69,7 +72,7 @@ fn a_foreign_object_of_a_childs_name_is_not_merged_into() {
     let blocked = stage.wait(&host, &namespace, UNRULY, is_child_not_owned);
     let text = blocked["status"]["conditions"].to_string();
     assert!(text.contains(FIRST.2), "{text}");
-    // The other child is created nevertheless.
+    // The host still creates the other child.
     let second = stage.get(&namespace, SECOND);
     assert_eq!(owner(&second), &blocked["metadata"]["uid"]);
     stage.settle(QUIET);
@@ -83,8 +86,8 @@ fn a_foreign_object_of_a_childs_name_is_not_merged_into() {
     assert_eq!(deletes(&stage, mark), Vec::<String>::new());
 }
 
-/// Ownership is by UID. By name, a new parent would take over children that the garbage collector
-/// is about to delete.
+/// Ownership is by UID. With ownership by name, a new parent would adopt children that the garbage
+/// collector is about to delete.
 #[test]
 fn a_new_parent_of_the_same_name_does_not_take_over_children() {
     let (stage, host, namespace) = unruly();
@@ -93,7 +96,7 @@ fn a_new_parent_of_the_same_name_does_not_take_over_children() {
     Stage::stop(host);
     let mark = stage.mark();
     let old = [FIRST, SECOND].map(|child| stage.get(&namespace, child));
-    // There is no garbage collector here, so the children of the old parent stay.
+    // The old parent's children stay, because this control plane has no garbage collector.
     stage.delete(&namespace, UNRULY);
     let new = stage.apply(&namespace, &parent());
     assert_ne!(owner(&old[0]), &new["metadata"]["uid"]);
@@ -107,7 +110,7 @@ fn a_new_parent_of_the_same_name_does_not_take_over_children() {
     );
     assert_eq!(deletes(&stage, mark), Vec::<String>::new());
 
-    // The test deletes them in place of the garbage collector.
+    // The test acts as the garbage collector.
     for child in [FIRST, SECOND] {
         stage.delete(&namespace, child);
     }
@@ -119,8 +122,8 @@ fn a_new_parent_of_the_same_name_does_not_take_over_children() {
     assert_eq!(deletes(&stage, mark), Vec::<String>::new());
 }
 
-/// Deletes come after all applies and only if these succeed. Otherwise a failed pass could remove
-/// the old child without creating its replacement.
+/// The host deletes only after all applies have succeeded. Otherwise a failed pass could remove the
+/// old child without creating the replacement.
 #[test]
 fn nothing_is_pruned_when_an_apply_fails() {
     let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
@@ -152,7 +155,7 @@ fn nothing_is_pruned_when_an_apply_fails() {
     stage.merge(&namespace, MEMCACHED, &change);
     let host = stage.host();
     stage.wait(&host, &namespace, MEMCACHED, is_child_not_owned);
-    // The host makes the apply that is possible, and deletes nothing after it.
+    // The host still applies the Deployment, and then deletes nothing.
     let deployment = stage.get(&namespace, DEPLOYMENT);
     assert_eq!(deployment["spec"]["replicas"], 2);
     stage.settle(QUIET);
@@ -165,7 +168,7 @@ fn nothing_is_pruned_when_an_apply_fails() {
         deletes(&stage, mark),
         ["delete poddisruptionbudgets.policy cache 200"]
     );
-    // The deletion is in the foreground, and there is no garbage collector that would complete it.
+    // The budget stays: foreground deletion needs a garbage collector.
     let budget = stage.get(&namespace, BUDGET);
     assert!(budget["metadata"]["deletionTimestamp"].is_string());
 }

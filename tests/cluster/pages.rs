@@ -1,7 +1,8 @@
-//! The command blocks of all pages succeed as printed there, on a cluster with a host that serves Plugin resources.
+//! All command blocks in the documentation succeed as printed, on a cluster whose host serves Plugin
+//! resources.
 //!
-//! `tutorial` runs those of the tutorial.
-//! A block that no test runs has a mark with the reason.
+//! `tutorial` covers the tutorial's blocks.
+//! Each untested block has a mark with the reason.
 
 use std::{
     fs,
@@ -16,17 +17,18 @@ use innkeeper_tests::{
 
 use crate::tutorial;
 
-/// It installs the plugin and the parent of the other pages.
+/// This page installs the plugin and the parent for the other pages.
 const FIRST: &str = "deploy/README.md";
 
-/// The programs of the pages, with the variables that name them.
+/// The programs that the pages use, and the environment variables with their paths.
 pub(crate) const PROGRAMS: [(&str, &str); 3] = [
     ("innkeeper", "INNKEEPER_BIN"),
     ("kubectl", "INNKEEPER_CONTROLPLANE"),
     ("helm", "INNKEEPER_HELM"),
 ];
 
-/// Runs commands in the root of the checkout; files that they make below `target` go to the directory.
+/// Runs commands in the checkout's root directory, and redirects their output files from `target` to
+/// `directory`.
 fn run(commands: &str, directory: &Path, kubeconfig: &Path) -> Output {
     let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
     let commands = commands
@@ -36,11 +38,12 @@ fn run(commands: &str, directory: &Path, kubeconfig: &Path) -> Output {
         .replace("=target/", &format!("={}/", directory.display()));
     let programs = directory.join("bin");
     let commands = format!("export PATH=\"{}:$PATH\"\n{commands}", programs.display());
-    let mut bash = Command::new("bash");
-    bash.args(["-euo", "pipefail", "-c", &commands])
+    Command::new("bash")
+        .args(["-euo", "pipefail", "-c", &commands])
         .current_dir(root())
-        .env("KUBECONFIG", kubeconfig);
-    bash.output().unwrap()
+        .env("KUBECONFIG", kubeconfig)
+        .output()
+        .unwrap()
 }
 
 #[test]
@@ -79,8 +82,11 @@ fn every_command_block_of_every_page_succeeds() {
     let mut failed = Vec::new();
     let mut count = 0;
     for page in pages {
-        let blocks = page.blocks().into_iter();
-        let blocks: Vec<_> = blocks.filter(|block| block.not_run.is_none()).collect();
+        let blocks: Vec<_> = page
+            .blocks()
+            .into_iter()
+            .filter(|block| block.not_run.is_none())
+            .collect();
         count += blocks.len();
         let commands: String = blocks.into_iter().map(|block| block.commands).collect();
         if commands.is_empty() {

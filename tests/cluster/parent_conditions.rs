@@ -1,4 +1,4 @@
-//! The host's conditions reach a parent that no answer of its plugin has given a status.
+//! The host's conditions reach a parent even if the plugin has never returned a status for it.
 
 use innkeeper_tests::{
     Host, admin, eventually,
@@ -29,7 +29,7 @@ fn parent(kind: &str, name: &str, spec: &Value, is_paused: bool) -> Value {
     json!({ "apiVersion": API, "kind": kind, "metadata": metadata, "spec": spec })
 }
 
-/// The status type of `unruly` has a required field, and no answer states it.
+/// The status type of `unruly` has a required field, which no answer has set yet.
 #[test]
 fn a_paused_parent_and_a_first_pass_that_faults_show_their_conditions() {
     let stage = Stage::api_only(vec![guest_file("unruly")]);
@@ -50,7 +50,7 @@ fn a_paused_parent_and_a_first_pass_that_faults_show_their_conditions() {
         let shows = |parent: &Value| is(parent, reason);
         stage.wait(&host, &namespace, (API, UNRULY, name), shows);
     }
-    // The guest reads its parent with a stored status that only has conditions.
+    // The guest can read a parent whose stored status only has conditions.
     let patch = json!({
         "metadata": { "annotations": { "innkeeper.dev/paused": null } },
         "spec": { "behaviour": "good" },
@@ -62,7 +62,7 @@ fn a_paused_parent_and_a_first_pass_that_faults_show_their_conditions() {
     Stage::stop(host);
 }
 
-/// Definitions that refuse a status with only the host's conditions: a change of the definition of `mirror`.
+/// The modified CRD for `mirror` rejects a status that only has the host's conditions.
 #[test]
 fn a_definition_that_refuses_the_conditions_is_told_in_an_event() {
     let mut stage = stage_with_gadgets();
@@ -100,7 +100,7 @@ fn a_definition_that_refuses_the_conditions_is_told_in_an_event() {
     Stage::stop(host);
 }
 
-/// The reasons and notes of the Events in a namespace.
+/// Returns the reason and note for each Event in a namespace.
 fn events(stage: &Stage, namespace: &str) -> Vec<(String, String)> {
     let kind = Kind::new("events.k8s.io/v1", "Event", namespace);
     let events = stage.plane.user().list(kind, "").unwrap();
@@ -121,7 +121,8 @@ fn check_metric(host: &Host) {
     assert!(refused >= 1.0, "{metrics}");
 }
 
-/// A name that another object has, and a kind that goes: the plugin says that it is ready, or leaves it to the host.
+/// The child's name is taken, or its kind is deleted, both for a plugin that reports readiness itself
+/// and for one that leaves it to the host.
 #[test]
 fn a_parent_is_not_ready_while_a_stated_child_cannot_exist() {
     let stage = stage_with_gadgets();
@@ -157,7 +158,7 @@ fn a_parent_is_not_ready_while_a_stated_child_cannot_exist() {
             stage.plane.user().delete(crd, name).unwrap();
         }
         for (name, _, kind, ready) in rows {
-            // Whether an optional kind matters is the plugin's to say.
+            // A plugin that reports readiness itself decides whether an optional kind matters.
             if states_ready && kind == "Gadget" {
                 continue;
             }

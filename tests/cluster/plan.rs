@@ -1,5 +1,4 @@
-//! `innkeeper plan`: the effects of a revision on live parents, compared with the writes of the real
-//! swap.
+//! `innkeeper plan` predicts the writes that the real swap then makes.
 
 use std::{
     fs,
@@ -28,7 +27,7 @@ const FINDING: i32 = 3;
 const MEMCACHED: (&str, &str) = ("cache.example.com/v1", "Memcached");
 const PARENTS: [&str; 4] = ["one", "two", "three", "four"];
 
-/// Long enough for a host to go on with an unfinished work.
+/// Long enough for a host to continue unfinished work.
 const QUIET: Duration = Duration::from_secs(1);
 
 fn guest(variable: &str, name: &str) -> PathBuf {
@@ -37,15 +36,19 @@ fn guest(variable: &str, name: &str) -> PathBuf {
         .join(format!("{name}.wasm"))
 }
 
-/// Runs `innkeeper plan` for a plugin against the cluster of a stage.
+/// Runs `innkeeper plan` against the stage's cluster.
 fn plan(stage: &Stage, plugin: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(path_from_env("INNKEEPER_BIN").unwrap());
-    command.arg("plan").arg(plugin);
-    command.arg("--kubeconfig").arg(stage.plane.kubeconfig());
-    command.arg("--cache-dir");
-    command.arg(stage.plane.directory().join("plan-cache"));
-    command.args(arguments).stdin(Stdio::null());
-    command.output().unwrap()
+    Command::new(path_from_env("INNKEEPER_BIN").unwrap())
+        .arg("plan")
+        .arg(plugin)
+        .arg("--kubeconfig")
+        .arg(stage.plane.kubeconfig())
+        .arg("--cache-dir")
+        .arg(stage.plane.directory().join("plan-cache"))
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
 }
 
 /// Checks the exit code, and returns the standard output.
@@ -69,12 +72,13 @@ fn config(stage: &Stage, config: &Value) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// Returns the writes since a mark, except for Plugin statuses: the host updates their usage and parent counts every ten
-/// seconds, so one may follow the last write of a parent.
+/// Returns the writes since a mark, without Plugin statuses: the host updates their usage and
+/// parent counts every ten seconds, even after the last write for a parent.
 fn writes(stage: &Stage, mark: usize) -> Vec<String> {
-    let mut written = lines(&stage.writes_since(mark));
-    written.retain(|line| !line.contains(" plugins.innkeeper.dev/status "));
-    written
+    lines(&stage.writes_since(mark))
+        .into_iter()
+        .filter(|line| !line.contains(" plugins.innkeeper.dev/status "))
+        .collect()
 }
 
 /// Starts a host with the Plugin `cache` and its parents.
@@ -108,7 +112,7 @@ fn the_counts_of_a_plan_are_the_writes_of_the_swap() {
     let plugin = guest("INNKEEPER_GUESTS", "memcached");
     let as_cache = ["--name", "cache", "--output", "json"];
 
-    // The Plugin in the cluster gives configuration and grants, so its own component changes
+    // Configuration and grants come from the Plugin in the cluster, so the same component changes
     // nothing.
     let mark = stage.mark();
     let same = document(&plan(stage, &plugin, &as_cache), SUCCESS);
@@ -122,9 +126,12 @@ fn the_counts_of_a_plan_are_the_writes_of_the_swap() {
 
     let image = json!({"images": {"memcached": "memcached:planned"}});
     let file = config(stage, &image);
-    let asked = format!("{}/two", site.namespace);
-    let mut arguments = vec!["--config", &file, "--parent", &asked];
-    arguments.extend(as_cache);
+    let parent_name = format!("{}/two", site.namespace);
+    let arguments = [
+        &["--config", &file, "--parent", &parent_name][..],
+        &as_cache,
+    ]
+    .concat();
     let planned = document(&plan(stage, &plugin, &arguments), SUCCESS);
     let counts = json!({
         "creates": 0, "updates": 4, "deletes": 0, "parents": 4, "unchanged": 0,
@@ -136,15 +143,19 @@ fn the_counts_of_a_plan_are_the_writes_of_the_swap() {
     ]);
     assert_eq!(planned["kinds"], kinds);
     let parents = planned["parents"].as_array().unwrap();
-    let two = parents.iter().find(|parent| parent["name"] == "two");
-    let differences = two.unwrap()["differences"].as_array().unwrap();
+    let differences = parents
+        .iter()
+        .find(|parent| parent["name"] == "two")
+        .unwrap()["differences"]
+        .as_array()
+        .unwrap();
     let image_line = |line: &Value| {
         line.as_str()
             .unwrap()
             .contains("containers[0].image is \"memcached:planned\", and was \"memcached:")
     };
     assert!(differences.iter().any(image_line), "{differences:#?}");
-    let update = format!("update apps/v1 Deployment {asked}");
+    let update = format!("update apps/v1 Deployment {parent_name}");
     assert_eq!(differences[0], update.as_str());
     assert_eq!(writes(stage, mark), [""; 0]);
 
@@ -156,28 +167,30 @@ fn the_counts_of_a_plan_are_the_writes_of_the_swap() {
             &host,
             &site.namespace,
             ("apps/v1", "Deployment", name),
-            |it| {
-                let container = &it["spec"]["template"]["spec"]["containers"][0];
+            |deployment| {
+                let container = &deployment["spec"]["template"]["spec"]["containers"][0];
                 container["image"] == "memcached:planned"
             },
         );
     }
     stage.settle(QUIET);
-    let mut written = lines(&stage.writes_since(mark));
-    written.retain(|line| !line.contains("/status") && !line.contains("events."));
+    let mut written: Vec<String> = lines(&stage.writes_since(mark))
+        .into_iter()
+        .filter(|line| !line.contains("/status") && !line.contains("events."))
+        .collect();
     written.sort();
     let mut expected = PARENTS.map(|name| format!("patch deployments.apps {name} 200"));
     expected.sort();
     assert_eq!(written, expected);
 
-    // A change that waits for a host is no effect of the candidate.
+    // The plan compares with the active revision, so an edit that still waits for a host does not
+    // count as an effect of the candidate.
     Stage::stop(host);
     let one = (MEMCACHED.0, MEMCACHED.1, "one");
     stage.merge(&site.namespace, one, &json!({"spec": {"size": 3}}));
     let waits = document(&plan(stage, &plugin, &as_cache), SUCCESS);
     assert_eq!(waits["counts"]["updates"], 1, "{waits:#}");
-    let mut arguments = vec!["--against", plugin.to_str().unwrap()];
-    arguments.extend(as_cache);
+    let arguments = [&["--against", plugin.to_str().unwrap()][..], &as_cache].concat();
     let beyond = document(&plan(stage, &plugin, &arguments), SUCCESS);
     assert_eq!(beyond["counts"]["unchanged"], 4, "{beyond:#}");
 }
@@ -186,16 +199,14 @@ fn the_counts_of_a_plan_are_the_writes_of_the_swap() {
 fn deletes_and_faults_of_a_plan_are_findings_and_the_swap_confirms_the_deletes() {
     const CHILDREN: usize = 6;
 
-    let fixture = MoodyFixture::new(CHILDREN);
-    let host = fixture.start();
+    let (fixture, host) = MoodyFixture::started(CHILDREN);
     fixture.wait_verdicts(&host, &["Good"]);
     let stage = &fixture.site.stage;
     stage.settle(QUIET);
     let plugin = guest("INNKEEPER_TEST_GUESTS", "moody");
     let plan_of = |spec: &Value, more: &[&str]| {
         let file = config(stage, &spec["config"]);
-        let mut arguments = vec!["--name", NAME, "--config", &file];
-        arguments.extend(more);
+        let arguments = [&["--name", NAME, "--config", &file][..], more].concat();
         plan(stage, &plugin, &arguments)
     };
 
@@ -217,8 +228,10 @@ fn deletes_and_faults_of_a_plan_are_findings_and_the_swap_confirms_the_deletes()
     fixture.apply(&mood("nothing"));
     fixture.wait_healthy(&host);
     stage.settle(QUIET);
-    let mut written = lines(&stage.writes_since(mark));
-    written.retain(|line| line.starts_with("delete configmaps"));
+    let written: Vec<String> = lines(&stage.writes_since(mark))
+        .into_iter()
+        .filter(|line| line.starts_with("delete configmaps"))
+        .collect();
     assert_eq!(written.len(), CHILDREN, "{written:?}");
     Stage::stop(host);
 }
@@ -228,7 +241,8 @@ fn unusable_input_of_a_plan_is_named() {
     let plugin = guest("INNKEEPER_GUESTS", "memcached");
     let stage = Stage::api_only(vec![plugin.clone()]);
     let file = config(&stage, &json!({"no-such-field": 1}));
-    let (plugin, missing) = (plugin.as_path(), Path::new("/none/plugin.wasm"));
+    let plugin = plugin.as_path();
+    let missing = Path::new("/none/plugin.wasm");
     let rows: [(&Path, &[&str], i32, &str); 7] = [
         (missing, &[], USAGE, "failed to read /none/plugin.wasm"),
         (
@@ -291,8 +305,8 @@ fn unusable_input_of_a_plan_is_named() {
     assert!(error.contains(message), "{error}");
 }
 
-/// The status of a Plugin has room for numbers and a few names. The whole plan is the one of `innkeeper plan`, for as long as
-/// the candidate waits.
+/// A Plugin status only has room for counts and a few names. The admin address serves the whole
+/// plan, as `innkeeper plan` prints it, while the candidate waits.
 #[test]
 fn a_candidate_that_waits_has_its_plan_at_the_admin_address() {
     let mut fixture = MoodyFixture::new(12);

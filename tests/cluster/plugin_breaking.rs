@@ -1,4 +1,4 @@
-//! Revisions that break parents, and the return from a revision with a wider definition.
+//! Revisions that break parents, and the return from a revision whose CRD has more fields.
 
 use std::cell::Cell;
 
@@ -17,7 +17,8 @@ const REFUSED: [&str; 3] = [
     "Degraded=True/TooManyFaults",
 ];
 
-/// A fixture whose parents have had a good pass of the first revision, which serves as `first`.
+/// A fixture whose parents have had a good pass with the first revision. `first` is the Plugin
+/// status at that time.
 struct Served {
     fixture: MoodyFixture,
     host: Host,
@@ -26,8 +27,7 @@ struct Served {
 
 impl Served {
     fn start(parents: usize) -> Self {
-        let fixture = MoodyFixture::new(parents);
-        let host = fixture.start();
+        let (fixture, host) = MoodyFixture::started(parents);
         fixture.wait_verdicts(&host, &["Good"]);
         let first = fixture.status();
         fixture.web.put(guest("successor"));
@@ -38,7 +38,7 @@ impl Served {
         }
     }
 
-    /// Applies the second revision with these fields of the configuration and of the rollout.
+    /// Applies the second revision with this configuration and rollout.
     fn succeed(&self, config: &Value, rollout: &Value) {
         let url = format!("{}?v=2", self.fixture.web.url());
         self.fixture.apply(&json!({
@@ -46,8 +46,8 @@ impl Served {
         }));
     }
 
-    /// Gives a parent an owner. For a moment after the definition got the field, the API server drops it from writes and from
-    /// events of older watches, so each attempt is another change.
+    /// Sets a parent's owner. For a moment after the CRD got the field, the API server drops it from
+    /// writes and from events on older watches, so each attempt makes another change.
     #[track_caller]
     fn own(&self, number: usize) {
         let name = name(number);
@@ -68,7 +68,8 @@ impl Served {
         });
     }
 
-    /// Waits until the Plugin has these conditions while the first revision serves, and returns its status.
+    /// Waits until the Plugin has these conditions while the first revision serves, and returns the
+    /// status.
     #[track_caller]
     fn wait_first(&self, expected: &[&str]) -> Value {
         let status = self.fixture.wait(&self.host, expected);
@@ -118,8 +119,8 @@ fn a_gate_names_the_parents_that_a_revision_breaks() {
     Stage::stop(served.host);
 }
 
-/// The dry run compares with the passes of the active revision: a parent that was Invalid before is no reason to refuse a
-/// revision, and neither is one of many.
+/// The dry run compares with the active revision's passes: neither a parent that was already Invalid
+/// nor a single new fault among many parents blocks a revision.
 #[test]
 fn a_revision_that_breaks_more_than_a_fifth_of_the_parents_is_not_activated() {
     let served = Served::start(5);
@@ -136,7 +137,7 @@ fn a_revision_that_breaks_more_than_a_fifth_of_the_parents_is_not_activated() {
     assert_eq!(served.fixture.verdicts(), ["Good"]);
     served.wait_applied();
 
-    // The revision that does not require the field has its definition, so parents can state it.
+    // The CRD of the revision that does not require the field already has it, so parents can set it.
     served.succeed(&json!({"says": "two"}), &json!({}));
     served
         .fixture
@@ -154,7 +155,7 @@ fn a_revision_that_breaks_more_than_a_fifth_of_the_parents_is_not_activated() {
         .wait_verdicts(&served.host, &["Good", "Good", "Good"]);
     assert_ne!(served.fixture.status()["revision"], second);
 
-    // The only parent that it breaks now was broken before.
+    // The only parent that this revision breaks was broken before.
     let more = json!({"says": "three", "requiresOwner": true});
     served.succeed(&more, &json!({}));
     served
@@ -163,7 +164,7 @@ fn a_revision_that_breaks_more_than_a_fifth_of_the_parents_is_not_activated() {
     Stage::stop(served.host);
 }
 
-/// An approved revision serves, but its first passes count as those of any other.
+/// An approval activates a revision, but the rollback still applies to the first passes.
 #[test]
 fn a_revision_whose_first_passes_break_parents_is_rolled_back() {
     let served = Served::start(2);
@@ -177,7 +178,7 @@ fn a_revision_whose_first_passes_break_parents_is_rolled_back() {
     served.check_message("RolledBack", &[text, "spec: missing field `owner`"]);
     served.wait_applied();
 
-    // Without the rollback it is shown as faulty, also by the next host.
+    // Without the rollback, the condition reports the faults, also after a restart.
     let mut staying = approved;
     staying["autoRollback"] = false.into();
     served.succeed(&requiring(), &staying);
@@ -192,7 +193,7 @@ fn a_revision_whose_first_passes_break_parents_is_rolled_back() {
     Stage::stop(host);
 }
 
-/// A field more in the definition does not stop the return to a revision that knew it not.
+/// An additional optional field in the CRD does not prevent the return to a revision without it.
 #[test]
 fn an_earlier_revision_keeps_a_definition_with_an_optional_field_more() {
     let served = Served::start(2);
@@ -215,13 +216,13 @@ fn an_earlier_revision_keeps_a_definition_with_an_optional_field_more() {
     let fixture = served.fixture;
     fixture.wait_healthy(&host);
     fixture.check_reconciles(&host, "restarted");
-    // No field of a parent is lost.
+    // The parent keeps the field.
     let stage = &fixture.site.stage;
     let namespace = &fixture.site.namespace;
     let parent = stage.get(namespace, (API, "Moody", &*name(0)));
     assert_eq!(parent["spec"]["owner"], "ann", "{parent:#}");
 
-    // A component that has never served may not drop the field.
+    // A component that has never served must not drop the field.
     fixture.web.put(crate::plugins::marked(&guest("moody")));
     let url = format!("{}?v=3", fixture.web.url());
     let mut other = good("three");

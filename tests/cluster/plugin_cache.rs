@@ -1,4 +1,4 @@
-//! The cache directory: a Plugin without grants does not fill it, and it keeps no code that no Plugin needs.
+//! The cache directory: Plugins without grants do not fill it, and unused code is removed.
 
 use std::{fs, path::Path};
 
@@ -12,11 +12,11 @@ use crate::plugins::{HEALTHY, PLUGIN, PluginSite, cache_grants};
 
 const NAME: &str = "cache";
 
-/// A site whose host has a cache directory of its own.
+/// A site with an empty cache directory.
 struct CacheFixture {
     site: PluginSite,
     host: Host,
-    /// Removed at the end of the test.
+    /// Keeps the directory until the end of the test.
     _directory: TempDir,
 }
 
@@ -35,7 +35,7 @@ impl CacheFixture {
         }
     }
 
-    /// Declares a Plugin with these grants, whose bytes are fetched again every ten seconds.
+    /// Applies a Plugin with these grants, which the host fetches every ten seconds.
     fn apply(&self, grants: &Value) {
         let source = json!({
             "file": {"path": "plugin.wasm"}, "pullPolicy": "Always", "pullInterval": "10s",
@@ -44,7 +44,7 @@ impl CacheFixture {
         self.site.apply_as(NAME, &more);
     }
 
-    /// Replaces the bytes, and waits until they were fetched.
+    /// Replaces the component, and waits until the host has fetched it.
     fn replace(&self, bytes: &[u8]) {
         let fetched = || {
             self.host
@@ -55,7 +55,7 @@ impl CacheFixture {
         };
         let before = fetched();
         self.site.put_bytes(bytes);
-        // A fetch of the bytes before may have been under way.
+        // The next fetch may still return the old bytes.
         eventually("the other bytes are fetched", || match fetched() {
             count if count >= before + 2 => Ok(()),
             count => Err(format!("{count} fetches, {before} before")),
@@ -67,16 +67,16 @@ impl CacheFixture {
         self.site.wait_conditions_of(NAME, &self.host, expected)
     }
 
-    /// Returns the names of the files in the cache directory that have this extension.
+    /// Returns the cache directory's file names with this extension.
     fn files(&self, extension: &str) -> Vec<String> {
         let cache = self.site.stage.options.cache.as_deref().unwrap();
-        let entries = fs::read_dir(cache).unwrap();
-        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        names
+        fs::read_dir(cache)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .filter(|name| {
                 Path::new(name)
                     .extension()
-                    .is_some_and(|it| it == extension)
+                    .is_some_and(|suffix| suffix == extension)
             })
             .collect()
     }
@@ -87,7 +87,8 @@ fn memcached() -> Vec<u8> {
     fs::read(guests.join("memcached.wasm")).unwrap()
 }
 
-/// A user who may write Plugins but not grant could otherwise fill the disk and occupy the compiler.
+/// Otherwise a user who may write Plugins, but not grants, could fill the disk and keep the compiler
+/// busy.
 #[test]
 fn an_ungranted_plugin_that_changes_at_every_pull_is_not_compiled() {
     let fixture = CacheFixture::new();
@@ -110,7 +111,7 @@ fn an_ungranted_plugin_that_changes_at_every_pull_is_not_compiled() {
         }
     }
 
-    // Without an embedded description, even the kinds of the parents are unknown.
+    // Without an embedded description, even the parent kinds are unknown.
     fixture.replace(&harmless::idle("idle.example.com"));
     let plugin = fixture.wait(&["Compiled=False/NotGranted", "Described=Unknown/NotReached"]);
     let message = condition(&plugin, "Compiled").unwrap();
@@ -119,7 +120,7 @@ fn an_ungranted_plugin_that_changes_at_every_pull_is_not_compiled() {
     assert!(message.contains(remedy), "{message}");
     assert_eq!(fixture.files("cwasm"), [""; 0]);
 
-    // The grants alone bring the plugin up, without another change.
+    // The plugin starts after a change to the grants alone.
     fixture.replace(&guest);
     fixture.wait(&waits);
     fixture.apply(&cache_grants());
@@ -127,7 +128,7 @@ fn an_ungranted_plugin_that_changes_at_every_pull_is_not_compiled() {
     assert_eq!(fixture.files("cwasm").len(), 1);
 }
 
-/// The code of a component that does not become a revision goes with the next fetched one.
+/// The next fetch removes the code of a component that did not become a revision.
 #[test]
 fn a_component_that_cannot_describe_itself_leaves_nothing_on_disk() {
     let fixture = CacheFixture::new();

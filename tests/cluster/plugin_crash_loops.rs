@@ -1,4 +1,4 @@
-//! Loads during which the host ends: they wait, the Plugins of others do not, and a change of the spec is tried at once.
+//! Loads that crash the host are delayed, without delaying other Plugins or a changed spec.
 
 use std::{
     fs,
@@ -25,11 +25,11 @@ const GROUP: &str = "poisoned.example.com";
 const HARMLESS: &str = "harmless";
 const HARMLESS_GROUP: &str = "harmless.example.com";
 
-/// A site whose hosts share a cache directory, with a Plugin whose load does not end.
+/// A site whose hosts share a cache directory, with a Plugin that never finishes loading.
 struct CrashFixture {
     site: PluginSite,
     directory: TempDir,
-    /// Connections wait in its backlog, and nobody answers.
+    /// Never accepts: connections wait in the backlog without an answer.
     server: TcpListener,
 }
 
@@ -74,22 +74,23 @@ impl CrashFixture {
         self.site.wait_conditions_of(HARMLESS, host, &HEALTHY);
     }
 
-    /// Returns how often each load that has not ended has begun.
+    /// Returns how often each unfinished load has begun.
     fn begun(&self) -> Vec<i64> {
-        let marks = marks(&self.directory.path().join("cache"));
-        let loads = marks
+        marks(&self.directory.path().join("cache"))
             .iter()
-            .flat_map(|mark| mark["loads"].as_array().unwrap());
-        loads.map(|load| load["begun"].as_i64().unwrap()).collect()
+            .flat_map(|mark| mark["loads"].as_array().unwrap())
+            .map(|load| load["begun"].as_i64().unwrap())
+            .collect()
     }
 
-    /// Waits until the host loads the poisoned Plugin, alone, for the time of this number in a row.
+    /// Waits until the host loads only the poisoned Plugin, for the `times`-th time in a row.
     #[track_caller]
     fn wait_begun(&self, host: &Host, times: i64) {
         self.wait_marks(host, &[times]);
     }
 
-    /// Waits for these marks: a harmless load may be under way, also while the conditions are those of an earlier host.
+    /// Waits for these marks. The conditions are not enough: a harmless load may be under way while they
+    /// are still from an earlier host.
     #[track_caller]
     fn wait_marks(&self, host: &Host, expected: &[i64]) {
         eventually(&format!("the loads have begun {expected:?} times"), || {
@@ -116,36 +117,40 @@ fn grants(group: &str) -> Value {
 /// Returns the marks in a cache directory.
 fn marks(cache: &Path) -> Vec<Value> {
     // A mark may be removed at any moment.
-    let texts = mark_files(cache).filter_map(|path| fs::read(path).ok());
-    texts
+    mark_files(cache)
+        .filter_map(|path| fs::read(path).ok())
         .map(|text| serde_json::from_slice(&text).unwrap())
         .collect()
 }
 
 fn mark_files(cache: &Path) -> impl Iterator<Item = PathBuf> {
-    let files = fs::read_dir(cache).into_iter().flatten().flatten();
-    let names = files.filter(|file| file.file_name().to_string_lossy().starts_with("mark-"));
-    names.map(|file| file.path())
+    fs::read_dir(cache)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|file| file.file_name().to_string_lossy().starts_with("mark-"))
+        .map(|file| file.path())
 }
 
-/// Removes the marks in a cache directory: the ends of earlier hosts delay no load.
+/// Removes the marks in a cache directory, so that earlier crashes do not delay a load.
 pub(crate) fn forget_ends(cache: &Path) {
     for path in mark_files(cache) {
         fs::remove_file(path).unwrap();
     }
 }
 
-/// A component that ends the host would otherwise end it at every start, and with it the plugins of all others.
+/// Without the delay, a component that crashes the host would crash it at every start, and all other
+/// plugins with it.
 #[test]
 fn a_plugin_that_ends_the_host_twice_waits_while_others_are_served() {
     let fixture = CrashFixture::new();
     let site = &fixture.site;
     let host = site.stage.host();
     fixture.wait_begun(&host, 1);
-    // A harmless Plugin, whose load may be under way at the first kill.
+    // The harmless Plugin may be loading at the first kill.
     fixture.apply_harmless();
     CrashFixture::kill(host);
-    // Once is no reason to wait.
+    // A single crash causes no delay.
     let host = site.stage.host();
     fixture.wait_begun(&host, 2);
     CrashFixture::kill(host);
@@ -167,10 +172,10 @@ fn a_plugin_that_ends_the_host_twice_waits_while_others_are_served() {
     fixture.wait_harmless(&host);
     fixture.wait_marks(&host, &[2]);
 
-    // Any change of the spec is tried at once, although the component is the same.
+    // The host loads a changed spec at once, even with the same component.
     fixture.apply(&fixture.held_url(), &json!({"children": 7}));
     fixture.wait_begun(&host, 1);
-    // An end by a signal does not count.
+    // A regular stop does not count as a crash.
     Stage::stop(host);
     assert_eq!(fixture.begun(), [0; 0]);
     let host = site.stage.host();
@@ -183,7 +188,7 @@ fn a_plugin_that_ends_the_host_twice_waits_while_others_are_served() {
     Stage::stop(host);
 }
 
-/// The marks of Plugins that were deleted while no host ran would otherwise stay for ever.
+/// Otherwise the marks of Plugins that were deleted while no host ran would stay for ever.
 #[test]
 fn marks_of_deleted_plugins_are_removed() {
     let fixture = CrashFixture::new();

@@ -1,5 +1,5 @@
-//! Kills the host while one revision takes over from another. The final state must be that of a
-//! host that is never killed.
+//! Kills the host while one revision replaces another. The final state must be the same as without
+//! kills.
 
 use std::time::{Duration, Instant};
 
@@ -19,14 +19,14 @@ use crate::{
 /// Far more than there are writes.
 const KILLS_MAX: usize = 60;
 
-/// After this long without a write, none follows: well above the time of a pass.
+/// After this time without a write, no more follow: it is well above the time for a pass.
 const QUIET: Duration = Duration::from_millis(1500);
 
-/// Time limit for one life of a host.
+/// Time limit for each host before it must write or finish.
 const LIFE_MAX: Duration = Duration::from_secs(40);
 
-/// Starts hosts and kills each at its next write, until one has reached the goal and has nothing
-/// more to write; returns the number of kills.
+/// Starts hosts and kills each at the next write, until one reaches the goal and writes nothing more.
+/// Returns the number of kills.
 #[track_caller]
 fn kill_until(
     fixture: &MoodyFixture,
@@ -38,14 +38,15 @@ fn kill_until(
     'lives: loop {
         relay.arm(Some(moment));
         let options = &fixture.site.stage.options;
-        // Most writes fall into a load, and after two ends within one the next load waits for a minute.
+        // Most writes happen during a load, and after two crashes within a load the host delays the
+        // next one by a minute.
         forget_ends(options.cache.as_deref().unwrap());
         let mut host = Host::start(&relay.kubeconfig, options).unwrap();
         let start = Instant::now();
         let mut quiet_since = Instant::now();
         loop {
-            // Long compared with the checks below, so that the kill follows its write and not some
-            // later write.
+            // Long compared with the checks below, so that the kill follows this write and not a later
+            // one.
             if let Ok(_stopped) = relay.stopped.recv_timeout(Duration::from_millis(400)) {
                 kills += 1;
                 assert!(kills < KILLS_MAX, "{:#}", fixture.status());
@@ -72,14 +73,14 @@ fn kill_until(
     }
 }
 
-/// Limits a spec to one pass at a time, so that writes come one by one.
+/// Limits a spec to one pass at a time, to serialize the writes.
 fn one_by_one(mut spec: Value) -> Value {
     spec["limits"] = json!({"concurrency": 1});
     spec
 }
 
-/// The state of a swap is in the status of the Plugin, so every next host continues it. A host that
-/// lost it could prune children or leave the wrong revision active.
+/// The swap's state is in the Plugin status, so that the next host continues it. Without it, a host
+/// could prune children or keep the wrong revision active.
 #[test]
 fn a_swap_and_a_rollback_survive_a_kill_at_every_write() {
     let fixture = MoodyFixture::new(3);
@@ -99,7 +100,7 @@ fn a_swap_and_a_rollback_survive_a_kill_at_every_write() {
             && status["history"][1]["revision"] == first
             && fixture.has_text("two")
     };
-    // The number of kills varies: the other passes continue until the host dies.
+    // The number of kills varies, because other passes continue until the host dies.
     let kills = kill_until(&fixture, &relay, Moment::After, is_swapped);
     assert!(kills > 1, "{kills}");
     let second = fixture.status()["revision"].clone();
@@ -123,43 +124,46 @@ fn a_swap_and_a_rollback_survive_a_kill_at_every_write() {
     kill_until(&fixture, &relay, Moment::After, is_back);
     assert!(fixture.has_text("two"));
     assert_eq!(fixture.uids(), uids);
-    let mut written = lines(&fixture.site.stage.writes_since(mark));
-    written.retain(|line| line.starts_with("delete"));
+    let written: Vec<String> = lines(&fixture.site.stage.writes_since(mark))
+        .into_iter()
+        .filter(|line| line.starts_with("delete"))
+        .collect();
     assert_eq!(written, Vec::<String>::new());
 }
 
-/// A restart during a swap loads the active revision from the cache, and parents are reconciled
-/// while the successor is fetched and compiled again.
+/// After a restart during a swap, the host loads the active revision from the cache and reconciles
+/// parents with it while it fetches and compiles the successor again.
 #[test]
 fn the_active_revision_survives_a_kill_during_fetch_and_compilation() {
-    let fixture = MoodyFixture::new(2);
-    let host = fixture.start();
+    let (fixture, host) = MoodyFixture::started(2);
     fixture.wait_verdicts(&host, &["Good"]);
     let first = fixture.status();
     let uids = fixture.uids();
     fixture.web.put(marked(&guest("moody")));
     fixture.web.set_held(true);
-    let asked = fixture.web.asked();
+    let requests_before = fixture.web.asked();
     let mut other = good("two");
     other["source"] = json!({"http": {"url": format!("{}?version=2", fixture.web.url())}});
     fixture.apply(&other);
     eventually("the host fetches", || {
-        let now = fixture.web.asked();
-        if now > asked {
+        if fixture.web.asked() > requests_before {
             Ok(())
         } else {
             Err("it does not fetch")
         }
     });
     let host = fixture.crash(host);
-    // The active revision continues, although its successor cannot be fetched.
+    // The active revision continues while the host cannot fetch the successor.
     fixture.check_reconciles(&host, "held");
     assert_eq!(fixture.status()["revision"], first["revision"]);
     fixture.web.set_held(false);
     eventually("the host compiles", || {
         let log = host.log().unwrap();
-        let fetched = log.contains("fetched a plugin");
-        if fetched { Ok(()) } else { Err(log) }
+        if log.contains("fetched a plugin") {
+            Ok(())
+        } else {
+            Err(log)
+        }
     });
     let host = fixture.crash(host);
     let status = fixture.wait_healthy(&host);

@@ -1,4 +1,5 @@
-//! Many Plugins without grants, which any author of Plugins can make: they cost the others neither time nor metrics.
+//! Many Plugins without grants, which any Plugin author can create, neither delay other Plugins nor
+//! add metrics.
 
 use std::{
     thread,
@@ -14,7 +15,7 @@ use crate::{
     web::Web,
 };
 
-/// The series of a host with any number of Plugins without grants.
+/// Limits a host's metric series, whatever the number of Plugins without grants.
 const SERIES_MAX: usize = 2000;
 
 /// The time in which a granted Plugin has its conditions.
@@ -23,7 +24,7 @@ const GRANTED_WITHIN: Duration = Duration::from_secs(5);
 /// The time in which all Plugins have their conditions.
 const ALL_WITHIN: Duration = Duration::from_mins(5);
 
-/// The last one in every list.
+/// The name sorts last in every list.
 const GRANTED: &str = "zz-granted";
 const GROUP: &str = "idle.example.com";
 
@@ -31,7 +32,8 @@ fn count() -> usize {
     if is_full() { 3000 } else { 600 }
 }
 
-/// Makes Plugins without grants: some with a component, some with a server that does not answer, some without a source.
+/// Creates Plugins without grants: a third has a component, a third a server that does not answer,
+/// and a third a missing file.
 fn make_crowd(site: &PluginSite, url: &str) {
     const THREADS: usize = 4;
 
@@ -56,7 +58,7 @@ fn make_crowd(site: &PluginSite, url: &str) {
     });
 }
 
-/// Declares the only Plugin with grants.
+/// Applies the only Plugin with grants.
 fn apply_granted(site: &PluginSite, limits: &Value) {
     let parents = json!([{"group": GROUP, "kind": "Idle"}]);
     let grants = json!({"parents": parents, "children": [{"kind": "ConfigMap"}]});
@@ -67,7 +69,7 @@ fn scrape(host: &Host) -> String {
     admin::scrape(&admin::address(host)).unwrap()
 }
 
-/// An author without the right to grant could otherwise delay everyone, and fill the memory of the monitoring.
+/// Otherwise an author who cannot write grants could delay everyone, and fill Prometheus's memory.
 #[test]
 fn a_crowd_of_plugins_without_grants_costs_the_others_neither_time_nor_metrics() {
     let mut site = PluginSite::new();
@@ -85,7 +87,7 @@ fn a_crowd_of_plugins_without_grants_costs_the_others_neither_time_nor_metrics()
 
     let host = site.stage.host();
     wait_logged(&host, "the host serves Plugins", "serving Plugins");
-    // The crowd waits for its first passes now.
+    // The others now wait for their first passes.
     let begin = Instant::now();
     apply_granted(&site, &json!({}));
     site.wait_conditions_of(GRANTED, &host, &HEALTHY);
@@ -108,7 +110,8 @@ fn a_crowd_of_plugins_without_grants_costs_the_others_neither_time_nor_metrics()
     });
     let all = begin.elapsed();
     let text = scrape(&host);
-    let series = text.lines().filter(|line| !line.starts_with('#')).count();
+    let is_sample = |line: &&str| !line.starts_with('#');
+    let series = text.lines().filter(is_sample).count();
     println!(
         "{} Plugins without grants: {series} series; a granted one ready after {first:?}, edited after {edited:?}, all after {all:?}",
         count()
@@ -124,7 +127,7 @@ fn a_crowd_of_plugins_without_grants_costs_the_others_neither_time_nor_metrics()
     assert!(text.contains(&granted), "{text}");
     Stage::stop(host);
 
-    // A host that starts finds them all at once.
+    // A restarted host lists them all at once.
     let host = site.stage.host();
     let granted = format!("\"plugin\":\"{GRANTED}\"");
     let begin = Instant::now();

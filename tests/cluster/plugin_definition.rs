@@ -1,4 +1,4 @@
-//! The installed definitions of the Plugin resource and of parents, and the Events about Plugins.
+//! The installed CRDs for Plugins and for parents, and the Events about Plugins.
 
 use anyhow::{Result, ensure};
 use innkeeper_tests::{
@@ -22,7 +22,7 @@ const EVENT: Kind<'static> = Kind {
     namespace: Some("default"),
 };
 
-/// Returns type and reason of each Event about a Plugin.
+/// Returns each Event's type and reason.
 fn events(site: &PluginSite, name: &str) -> Vec<(String, String)> {
     let events = site.stage.plane.user().list(EVENT, "").unwrap();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -31,7 +31,8 @@ fn events(site: &PluginSite, name: &str) -> Vec<(String, String)> {
     events.iter().filter(about).map(pair).collect()
 }
 
-/// The API server would drop fields of specs, and refuse every status with a new field.
+/// With an older CRD, the API server would drop new fields from specs, and reject every status with a
+/// new field.
 #[test]
 fn a_host_serves_no_plugins_with_an_older_definition() {
     let mut site = PluginSite::new();
@@ -63,17 +64,17 @@ fn a_host_serves_no_plugins_with_an_older_definition() {
     assert_eq!(code, 503, "{ready}");
     assert!(ready.contains("[-]plugin-resources failed: "), "{ready}");
     let log = host.log().unwrap();
-    let said = log.matches("Plugins are not served").count();
-    assert_eq!(said, 1, "{log}");
+    let warnings = log.matches("Plugins are not served");
+    assert_eq!(warnings.count(), 1, "{log}");
 
     site.define();
     site.wait_conditions_of("cache", &host, &HEALTHY);
     wait_ready(&address);
     eventually("the Events are written", || -> Result<()> {
-        let found = events(&site, "cache");
+        let events = events(&site, "cache");
         for (kind, reason) in [("Warning", "CrdOutdated"), ("Normal", "Ready")] {
             let is = |event: &&(String, String)| event.0 == kind && event.1 == reason;
-            ensure!(found.iter().filter(is).count() == 1, "{found:?}");
+            ensure!(events.iter().filter(is).count() == 1, "{events:?}");
         }
         Ok(())
     });
@@ -87,7 +88,7 @@ fn wait_logged(host: &Host, line: &str) {
     });
 }
 
-/// Checks that a definition of parents that a user deletes is installed again, or missed.
+/// The host reinstalls a parent CRD that a user deleted, or reports it if the Plugin says `Ignore`.
 #[test]
 fn a_deleted_definition_is_installed_again_unless_the_plugin_leaves_it_to_others() {
     const CRD: &str = "memcacheds.cache.example.com";

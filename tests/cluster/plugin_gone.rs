@@ -1,5 +1,5 @@
-//! The parents of Plugins that are deleted, of which nobody keeps the children any more, and writes to them that the API
-//! server refuses.
+//! Parents of deleted Plugins report that nothing reconciles them any more, also when the API server
+//! refuses some of these writes.
 
 use std::{
     fs,
@@ -33,7 +33,7 @@ fn delete_plugin(site: &PluginSite, name: &str) {
     site.stage.plane.user().delete(kind, name).unwrap();
 }
 
-/// Starts a host that serves the Plugin of memcached and one parent.
+/// Starts a host that serves the memcached Plugin and one parent.
 fn serve_article() -> (PluginSite, Host) {
     let site = PluginSite::new();
     let host = site.start();
@@ -47,7 +47,7 @@ fn serve_article() -> (PluginSite, Host) {
     (site, host)
 }
 
-/// A condition of an earlier pass would claim for ever that all children are as desired.
+/// Otherwise the last pass's condition would claim for ever that all children are up to date.
 #[test]
 fn parents_of_a_deleted_plugin_say_so_until_it_is_there_again() {
     let (site, host) = serve_article();
@@ -71,8 +71,8 @@ fn parents_of_a_deleted_plugin_say_so_until_it_is_there_again() {
 
     // Another finalizer keeps a parent in deletion.
     let (api_version, kind, name) = PARENT;
-    let held = json!({"metadata": {"finalizers": ["example.com/stays"]}});
-    stage.merge(namespace, PARENT, &held);
+    let finalizer = json!({"metadata": {"finalizers": ["example.com/stays"]}});
+    stage.merge(namespace, PARENT, &finalizer);
     site.apply(&json!({}));
     site.wait_conditions(&host, &HEALTHY);
     stage.wait(&host, namespace, PARENT, is_applied);
@@ -88,7 +88,7 @@ fn parents_of_a_deleted_plugin_say_so_until_it_is_there_again() {
     Stage::stop(host);
 }
 
-/// A host that starts finds them too.
+/// The host also finds these parents at the start.
 #[test]
 fn parents_of_a_plugin_that_is_deleted_without_a_host_say_so_after_the_next_start() {
     let (site, host) = serve_article();
@@ -100,7 +100,7 @@ fn parents_of_a_plugin_that_is_deleted_without_a_host_say_so_after_the_next_star
     let host = stage.host();
     let is_gone = |parent: &Value| is_synced(parent, "Unknown", "PluginGone");
     stage.wait(&host, namespace, PARENT, is_gone);
-    // No host looks for them again once all state it.
+    // Once all parents report it, no host looks for them again.
     eventually("the inventory forgets the Plugin", || {
         let name = "innkeeper-inventory";
         let inventory = stage.get("innkeeper-system", ("v1", "ConfigMap", name));
@@ -112,7 +112,7 @@ fn parents_of_a_plugin_that_is_deleted_without_a_host_say_so_after_the_next_star
 
 const FAREWELL: Target<'static> = ("test.innkeeper.dev/v1", "Farewell", "parent");
 
-/// Runs the commands of the page about the installation that remove finalizers, for parents of this kind.
+/// Runs the commands from the install page that remove finalizers, for this parent kind.
 fn release_by_hand(kubeconfig: &Path, kind: &str) {
     let pages = Page::all().unwrap();
     let blocks = pages
@@ -141,7 +141,8 @@ fn release_by_hand(kubeconfig: &Path, kind: &str) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// Without a host, its finalizers keep a deleted Plugin and its parents; the documented commands end that.
+/// After the host is uninstalled, deleted Plugins and parents keep the host's finalizers. The
+/// documented commands remove them.
 #[test]
 fn finalizers_of_a_host_that_is_gone_are_removed_by_hand() {
     const NAME: &str = "farewell";
@@ -190,18 +191,18 @@ fn finalizers_of_a_host_that_is_gone_are_removed_by_hand() {
             Err(plugin)
         }
     });
-    // Finalizers of others stay.
+    // Other finalizers stay.
     let parent = stage.get(namespace, FAREWELL);
     assert_eq!(finalizers(&parent), ["example.com/stays"]);
 }
 
-/// The time for which the host is refused.
+/// How long the API server refuses the host's writes.
 const REFUSED_FOR: Duration = Duration::from_secs(25);
 
-/// The user of the host, and the name of its role.
+/// The host's user name and role name.
 const USER: &str = "innkeeper";
 
-/// Applies a role for all that the host does here; with or without the status of parents.
+/// Applies a role with the host's permissions, with or without those for the parent status.
 fn allow(stage: &Stage, with_status: bool) {
     let api = "rbac.authorization.k8s.io/v1";
     let groups = [
@@ -212,8 +213,11 @@ fn allow(stage: &Stage, with_status: bool) {
         "innkeeper.dev",
         "policy",
     ];
-    let mut resources = vec!["memcacheds", "memcacheds/finalizers"];
-    resources.extend(with_status.then_some("memcacheds/status"));
+    let resources: &[&str] = if with_status {
+        &["memcacheds", "memcacheds/finalizers", "memcacheds/status"]
+    } else {
+        &["memcacheds", "memcacheds/finalizers"]
+    };
     let role = json!({
         "apiVersion": api, "kind": "ClusterRole", "metadata": {"name": USER},
         "rules": [
@@ -256,8 +260,9 @@ fn denied_writes_to_parents_without_passes_come_ever_less_often() {
     });
 }
 
-/// Parents of a suspended Plugin cannot be told while the API server refuses it: the writes come ever less often, with one
-/// warning for all, and the host claims no success. `set` allows or refuses them.
+/// While the API server refuses writes to the parents of a suspended Plugin, the host retries with
+/// backoff, logs one warning for all parents, and does not claim success. `set` allows or denies the
+/// writes.
 fn check_refused_writes(set: impl Fn(&Stage, bool)) {
     const PARENTS: usize = 12;
     let site = PluginSite::new();
@@ -308,12 +313,12 @@ fn check_refused_writes(set: impl Fn(&Stage, bool)) {
             Ok(())
         }
     });
-    let attempts = stage.writes_since(mark);
-    let attempts = attempts
+    let attempts = stage
+        .writes_since(mark)
         .iter()
         .filter(|write| write.resource == "memcacheds.cache.example.com/status")
         .count();
-    // After 1, 2, 4, 8 and 16 s.
+    // The backoff is 1, 2, 4, 8 and 16 s.
     assert!((1..=5 * PARENTS).contains(&attempts), "{attempts}");
     let log = host.log().unwrap();
     let warnings = log.matches(warning).count();
@@ -332,7 +337,7 @@ fn check_refused_writes(set: impl Fn(&Stage, bool)) {
     Stage::stop(host);
 }
 
-/// A policy that denies every status of a Memcached.
+/// A policy that denies every status update for a Memcached.
 fn denial() -> [Value; 2] {
     let api = "admissionregistration.k8s.io/v1";
     [

@@ -1,6 +1,6 @@
-//! Plugins with the grants of an administrator who knows an older version: they serve without the kinds of
-//! optional features, and only the parents that use a feature report it. Plugin files without any grants serve only their
-//! own kinds.
+//! Grants from an older plugin version lack the kinds for new optional features. The Plugin still
+//! serves, and only parents that use such a feature report the missing grant. Plugin files without any
+//! grants serve only kinds that they define.
 
 use std::{fs, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
     suite::Target,
 };
 
-/// Starts a host with a Plugin of this guest, and applies an article, which becomes Ready.
+/// Starts a host with this guest's Plugin, and waits until the example parent is Ready.
 fn serve(guest: &str, grants: &Value, definition: &str, article: Target<'_>) -> (PluginSite, Host) {
     let site = PluginSite::new();
     let host = site.start();
@@ -33,7 +33,7 @@ fn serve(guest: &str, grants: &Value, definition: &str, article: Target<'_>) -> 
     (site, host)
 }
 
-/// Applies a parent that uses a feature, and waits until it names the kind that it lacks.
+/// Applies a parent that uses a feature, and waits until it reports the missing kind.
 fn check_reports(site: &PluginSite, host: &Host, parent: &Value, kind: &str) {
     let text = |pointer: &str| parent.pointer(pointer).unwrap().as_str().unwrap();
     let target: Target<'_> = (text("/apiVersion"), text("/kind"), text("/metadata/name"));
@@ -41,7 +41,7 @@ fn check_reports(site: &PluginSite, host: &Host, parent: &Value, kind: &str) {
     wait_forbidden(site, host, target, kind);
 }
 
-/// Waits until a parent names the kind that it lacks.
+/// Waits until a parent reports the missing kind.
 fn wait_forbidden(site: &PluginSite, host: &Host, target: Target<'_>, kind: &str) {
     site.stage.wait(host, &site.namespace, target, |parent| {
         let synced = condition(parent, "Synced").unwrap_or_default();
@@ -169,13 +169,13 @@ fn an_etcd_serves_without_the_grants_of_features_that_no_parent_uses() {
         check_reports(&site, &host, &parent, kind);
     }
     assert!(is_ready(&site.stage.get(&site.namespace, ARTICLE)));
-    // Only a member that has to be replaced needs a Job.
+    // A Job is needed only to replace a member.
     let_wait(site.stage.plane.user(), &site.namespace, "demo-1");
     wait_forbidden(&site, &host, ARTICLE, "Job");
     Stage::stop(host);
 }
 
-// The grants of the version before the one with Restores and conditions of Storages.
+/// The grants date from before Restores and Storage conditions.
 #[test]
 fn a_backup_serves_without_the_grants_of_parents_that_came_later() {
     const ARTICLE: Target<'static> = ("gobackup.io/v1", "Backup", "example-backup");
@@ -184,7 +184,7 @@ fn a_backup_serves_without_the_grants_of_parents_that_came_later() {
     let mut plugins = manifest::load("examples/plugins/backup.yaml")
         .unwrap()
         .into_iter()
-        .filter(|it| it["kind"] == "Plugin");
+        .filter(|object| object["kind"] == "Plugin");
     let present = plugins.next().unwrap()["spec"]["grants"].take();
     let mut earlier = present.clone();
     let later = ["Restore", "Storage"];
@@ -192,7 +192,7 @@ fn a_backup_serves_without_the_grants_of_parents_that_came_later() {
     let parents = earlier["parents"].as_array_mut().unwrap();
     parents.retain(|grant| !is_later(grant));
     assert_eq!(parents.len(), 2, "{parents:?}");
-    // It was a kind that Backups read only.
+    // At that time, Backups only read Storages.
     let storage = json!({"group": "gobackup.io", "kind": "Storage"});
     earlier["crds"].as_array_mut().unwrap().push(storage);
     let (site, host) = serve("backup", &earlier, "backups.gobackup.io", ARTICLE);
@@ -208,7 +208,7 @@ fn a_backup_serves_without_the_grants_of_parents_that_came_later() {
     let storage = site.stage.get(&site.namespace, STORAGE);
     assert!(storage["status"].is_null(), "{storage:#}");
 
-    // A kind is served from its grant on, until it loses it; the others stay.
+    // Granting or revoking one kind does not affect the others.
     for (grants, expected) in [(&present, "True/"), (&earlier, "Unknown/PluginNotServing")] {
         site.apply(&json!({"grants": grants}));
         site.stage.wait(&host, &site.namespace, STORAGE, |storage| {
@@ -223,7 +223,7 @@ fn a_backup_serves_without_the_grants_of_parents_that_came_later() {
     Stage::stop(host);
 }
 
-// The grants of the version before the one that verifies archives.
+/// The grants date from before archive verification.
 #[test]
 fn a_backup_serves_without_the_grants_of_features_that_no_parent_uses() {
     const ARTICLE: Target<'static> = ("gobackup.io/v1", "Backup", "example-backup");
@@ -262,7 +262,7 @@ fn a_backup_serves_without_the_grants_of_features_that_no_parent_uses() {
         ],
     });
     let (site, host) = serve("backup", &grants, "backups.gobackup.io", ARTICLE);
-    // A parent that verifies needs no further kind.
+    // Verification needs no additional kind.
     let example = "examples/backup/08-verified.yaml";
     site.stage.apply_example(&site.namespace, example);
     let verified: Target<'static> = ("gobackup.io/v1", "Backup", "ledger");
@@ -281,7 +281,7 @@ fn a_backup_serves_without_the_grants_of_features_that_no_parent_uses() {
     Stage::stop(host);
 }
 
-/// A plugin that serves the kind of another owner decides about the objects of that owner's users.
+/// A plugin that could serve another owner's kind would control those users' objects.
 #[test]
 fn a_plugin_file_without_grants_serves_no_kind_that_others_defined() {
     const GROUP: &str = "idle.example.com";
@@ -300,12 +300,12 @@ fn a_plugin_file_without_grants_serves_no_kind_that_others_defined() {
     }
 
     let grants = directory.path().join("grants.yaml");
-    let given = json!({
-        "parents": [{"group": GROUP, "kind": "Idle"}], "children": [{"kind": "ConfigMap"}],
+    let content = json!({
+    "parents": [{"group": GROUP, "kind": "Idle"}], "children": [{"kind": "ConfigMap"}],
     });
-    fs::write(&grants, given.to_string()).unwrap();
-    let given = format!("idle={}", grants.display());
-    stage.options.arguments = vec!["--grants".to_owned(), given];
+    fs::write(&grants, content.to_string()).unwrap();
+    let argument = format!("idle={}", grants.display());
+    stage.options.arguments = vec!["--grants".to_owned(), argument];
     let host = stage.host();
     let namespace = stage.namespace("foreign");
     let parent = json!({
@@ -313,7 +313,7 @@ fn a_plugin_file_without_grants_serves_no_kind_that_others_defined() {
     });
     stage.apply_new(&namespace, &parent);
     let target: Target<'_> = (&format!("{GROUP}/v1"), "Idle", "a");
-    // Its passes trap, but it has passes.
+    // A trap proves that the host runs passes for the parent.
     stage.wait(&host, &namespace, target, |parent| {
         condition(parent, "Synced")
             .unwrap_or_default()

@@ -27,8 +27,7 @@ pub(crate) const ROLLED_BACK: [&str; 4] = [
 /// Otherwise every restart would try the revision again.
 #[test]
 fn a_faulting_revision_is_rolled_back_until_the_plugin_changes() {
-    let fixture = MoodyFixture::new(6);
-    let host = fixture.start();
+    let (fixture, host) = MoodyFixture::started(6);
     fixture.wait_verdicts(&host, &["Good"]);
     let first = fixture.status()["revision"].clone();
     let uids = fixture.uids();
@@ -74,8 +73,10 @@ fn a_faulting_revision_is_rolled_back_until_the_plugin_changes() {
     fixture.site.stage.settle(Duration::from_secs(2));
     let log = host.log().unwrap();
     assert!(!log.contains("rolled back to"), "{log}");
-    let mut written = lines(&fixture.site.stage.writes_since(mark));
-    written.retain(|line| line.contains("plugins.innkeeper.dev"));
+    let written: Vec<String> = lines(&fixture.site.stage.writes_since(mark))
+        .into_iter()
+        .filter(|line| line.contains("plugins.innkeeper.dev"))
+        .collect();
     assert_eq!(written, Vec::<String>::new());
     // Only now: an edited parent is not synced for a moment, and the first report may count it.
     fixture.check_reconciles(&host, "restarted");
@@ -100,8 +101,7 @@ fn a_faulting_revision_is_rolled_back_until_the_plugin_changes() {
 /// revision from all others.
 #[test]
 fn a_rollback_requires_many_faults_and_can_be_disabled() {
-    let fixture = MoodyFixture::new(6);
-    let host = fixture.start();
+    let (fixture, host) = MoodyFixture::started(6);
     fixture.wait_verdicts(&host, &["Good"]);
     // The fault of one parent in six is no reason for a rollback.
     fixture.apply(&mood("touchy"));
@@ -132,8 +132,7 @@ fn a_rollback_requires_many_faults_and_can_be_disabled() {
 /// plugins at the next restart.
 #[test]
 fn an_unreachable_source_does_not_affect_the_active_revision_even_after_a_restart() {
-    let fixture = MoodyFixture::new(2);
-    let host = fixture.start();
+    let (fixture, host) = MoodyFixture::started(2);
     fixture.wait_verdicts(&host, &["Good"]);
     let first = fixture.status();
     fixture.web.set_down(true);
@@ -185,8 +184,7 @@ fn an_unreachable_source_does_not_affect_the_active_revision_even_after_a_restar
 /// as one.
 #[test]
 fn a_revision_without_children_waits_even_after_a_restart() {
-    let fixture = MoodyFixture::new(12);
-    let host = fixture.start();
+    let (fixture, host) = MoodyFixture::started(12);
     fixture.wait_verdicts(&host, &["Good"]);
     let first = fixture.status()["revision"].clone();
     let uids = fixture.uids();
@@ -257,8 +255,7 @@ fn a_plugin_that_is_created_again_during_a_pause_starts_anew() {
 /// spec, must not choose them.
 #[test]
 fn a_history_that_the_host_did_not_write_for_the_plugin_brings_nothing_back() {
-    let fixture = MoodyFixture::new(1);
-    let host = fixture.start();
+    let (fixture, host) = MoodyFixture::started(1);
     fixture.wait_verdicts(&host, &["Good"]);
     let first = fixture.status();
     let user = fixture.site.stage.plane.user();
@@ -289,8 +286,7 @@ fn a_history_that_the_host_did_not_write_for_the_plugin_brings_nothing_back() {
 /// must outlive the gap, and bring the last revision back once the key is restored.
 #[test]
 fn a_lost_hash_key_stops_no_plugin_and_its_history_counts_again_with_the_key() {
-    let fixture = MoodyFixture::new(1);
-    let host = fixture.start();
+    let (fixture, host) = MoodyFixture::started(1);
     fixture.wait_verdicts(&host, &["Good"]);
     let first = fixture.status();
     let user = fixture.site.stage.plane.user();
@@ -337,8 +333,7 @@ fn a_lost_hash_key_stops_no_plugin_and_its_history_counts_again_with_the_key() {
 /// revision.
 #[test]
 fn a_revision_that_does_not_compile_changes_nothing() {
-    let fixture = MoodyFixture::new(1);
-    let host = fixture.start();
+    let (fixture, host) = MoodyFixture::started(1);
     let first = fixture.status()["revision"].clone();
     let mut bytes = guest("moody");
     let middle = bytes.len() / 2;
@@ -401,8 +396,7 @@ fn a_kind_that_an_upgrade_drops_during_downtime_is_pruned() {
 /// continues.
 #[test]
 fn a_revision_that_requests_more_than_its_grants_waits() {
-    let fixture = MoodyFixture::new(1);
-    let host = fixture.start();
+    let (fixture, host) = MoodyFixture::started(1);
     fixture.wait_verdicts(&host, &["Good"]);
     let first = fixture.status()["revision"].clone();
     fixture.web.put(guest("generous"));

@@ -121,8 +121,10 @@ fn grants_limits_suspension_and_deletion_do_not_wait_for_a_download() {
     let mark = site.stage.settle(Duration::from_secs(1));
     fixture.put(1, &json!({"note": "not granted"}));
     site.stage.settle(Duration::from_secs(2));
-    let mut written = lines(&site.stage.writes_since(mark));
-    written.retain(|line| !line.contains("plugins.innkeeper.dev/status"));
+    let written: Vec<String> = lines(&site.stage.writes_since(mark))
+        .into_iter()
+        .filter(|line| !line.contains("plugins.innkeeper.dev/status"))
+        .collect();
     assert_eq!(written, Vec::<String>::new());
     apply(json!({}));
     wait("Serving=True/Serving");
@@ -152,8 +154,7 @@ fn grants_limits_suspension_and_deletion_do_not_wait_for_a_download() {
 /// A late answer for an earlier spec must not become active.
 #[test]
 fn the_answer_to_an_outdated_download_is_ignored() {
-    let fixture = MoodyFixture::new(1);
-    let host = fixture.start();
+    let (fixture, host) = MoodyFixture::started(1);
     fixture.wait_verdicts(&host, &["Good"]);
     let late = Web::start(guest("generous"));
     late.set_held(true);

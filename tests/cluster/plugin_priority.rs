@@ -88,8 +88,10 @@ fn the_oldest_of_several_plugins_for_the_same_parents_is_active() {
     site.wait_conditions_of(OLDER, &host, &HEALTHY);
     site.wait_conditions_of(YOUNGER, &host, &TAKEN);
     site.stage.settle(Duration::from_secs(2));
-    let mut written = lines(&site.stage.writes_since(mark));
-    written.retain(|line| !line.contains("plugins.innkeeper.dev"));
+    let written: Vec<String> = lines(&site.stage.writes_since(mark))
+        .into_iter()
+        .filter(|line| !line.contains("plugins.innkeeper.dev"))
+        .collect();
     assert_eq!(written, Vec::<String>::new());
 
     site.stage.plane.user().delete(PLUGIN, OLDER).unwrap();

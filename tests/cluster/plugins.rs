@@ -345,8 +345,10 @@ fn check_other_bytes(site: &PluginSite, host: &Host, before: &str) {
     site.wait_conditions(host, &HEALTHY);
     site.stage.settle(Duration::from_secs(1));
     // The same component states the same children, so there is nothing to write.
-    let mut written = lines(&site.stage.writes_since(mark));
-    written.retain(|line| !line.contains("plugins.innkeeper.dev/status"));
+    let written: Vec<String> = lines(&site.stage.writes_since(mark))
+        .into_iter()
+        .filter(|line| !line.contains("plugins.innkeeper.dev/status"))
+        .collect();
     assert_eq!(written, Vec::<String>::new());
 }
 
