@@ -1,4 +1,4 @@
-//! The Plugin resource on the real API server: its CRD, its rules, and the right to grant.
+//! The Plugin CRD and the admission policy for the verb `grant`, on the real API server.
 //!
 //! The tests apply the objects that `deploy/` ships.
 
@@ -30,13 +30,13 @@ const PLUGIN: Kind<'static> = Kind {
     namespace: None,
 };
 
-/// The users, named for their rights on Plugins beside writing them.
+/// Users who may write Plugins, named for their additional permissions.
 const EDITOR: &str = "plugin-editor";
 const GRANTER: &str = "plugin-granter";
 const GRANTER_OF_ONE: &str = "plugin-granter-of-one";
 const KEEPER: &str = "plugin-keeper";
 
-/// The only Plugin that the last user may grant.
+/// The only Plugin for which `GRANTER_OF_ONE` has the verb `grant`.
 const THE_ONE: &str = "the-one";
 
 struct Users {
@@ -84,8 +84,8 @@ fn write_rule() -> Value {
     })
 }
 
-/// Installs the CRD and the policy of Plugins, waits until they are in force, and returns a user who may write Plugins and
-/// not grant.
+/// Installs the Plugin CRD and the admission policy, waits until they are in force, and returns a user
+/// who may write Plugins without the verb `grant`.
 pub(crate) fn restricted_editor(plane: &ControlPlane) -> User {
     let admin = plane.user();
     let parts = [
@@ -123,7 +123,7 @@ pub(crate) fn restricted_editor(plane: &ControlPlane) -> User {
     editor
 }
 
-/// Gives a user rights in the whole cluster.
+/// Gives a user cluster-wide permissions.
 fn allow(admin: &User, name: &str, rules: &Value) {
     for object in [
         json!({
@@ -167,12 +167,12 @@ fn kubectl(arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Waits until `kubectl explain` prints this about a field; the API server publishes a schema a
-/// moment after it serves the kind.
+/// Waits until `kubectl explain` prints this text for a field: the API server publishes a schema
+/// a moment after it serves the kind.
 fn check_explained(field: &str, expected: &str) {
     eventually(&format!("{field} is explained"), || -> Result<()> {
-        let explained = kubectl(&["explain", field])?;
-        ensure!(explained.contains(expected), "{explained}");
+        let text = kubectl(&["explain", field])?;
+        ensure!(text.contains(expected), "{text}");
         Ok(())
     });
 }
@@ -289,7 +289,7 @@ fn a_spec_with_every_field_is_accepted() {
     admin.delete(PLUGIN, "full").unwrap();
 }
 
-/// A grant of one kind of children.
+/// A spec that grants one child kind.
 fn children(kind: &str) -> Value {
     json!({"grants": grants(kind)})
 }
@@ -302,7 +302,7 @@ fn patch(spec: Value) -> Value {
     json!({"spec": spec})
 }
 
-/// Checks that the policy refused a write, and that it names these fields of the spec.
+/// Checks that the policy denied a write, and that the message names these spec fields.
 #[track_caller]
 fn denied(result: Result<Value>, fields: &[&str]) {
     let error = format!("{:#}", result.expect_err("the policy accepts the write"));
@@ -313,7 +313,8 @@ fn denied(result: Result<Value>, fields: &[&str]) {
     assert!(error.contains(message), "{error}");
 }
 
-/// Two values of every field of the spec, and if a user without the verb grant may change it beside grants.
+/// Every spec field with two values, and whether a user without the verb `grant` may change it in a
+/// Plugin with grants.
 fn fields() -> Vec<(&'static str, Value, Value, bool)> {
     let selector = |team: &str| json!({"labelSelector": {"matchLabels": {"team": team}}});
     let digest = |byte: &str| json!(format!("sha256:{}", byte.repeat(32)));
@@ -327,11 +328,11 @@ fn fields() -> Vec<(&'static str, Value, Value, bool)> {
         ("fieldManager", json!("one"), json!("other"), false),
         ("parents", selector("web"), selector("shop"), false),
         ("grants", grants("Pod"), grants("Secret"), false),
-        // A longer deadline keeps a thread of the host busy.
+        // A longer deadline keeps a host thread busy.
         ("limits", deadline("1s"), deadline("30s"), false),
         ("config", image("a"), image("b"), false),
         ("crds", json!("Ignore"), json!("Install"), false),
-        // An approval replaces the bound of deletes.
+        // An approval overrides the limit on deletes.
         (
             "rollout",
             json!({"mode": "Gated"}),
@@ -347,8 +348,8 @@ fn keys(text: &str) -> Value {
     json!({"keys": [key]})
 }
 
-/// Checks one change of a Plugin of this spec by a user without the verb grant. A user with the verb may make it, so that no
-/// other rule refuses it.
+/// Checks one change to a Plugin with this spec by a user without the verb `grant`. A denied change
+/// must succeed for a user with the verb, so that no other rule can be the reason.
 #[track_caller]
 fn check_change(spec: &Value, change: &Value, refused: &[&str]) {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -367,7 +368,7 @@ fn check_change(spec: &Value, change: &Value, refused: &[&str]) {
     stage.editor.delete(PLUGIN, name).unwrap();
 }
 
-/// A user who could swap the code or the configuration of a Plugin, or lift its bounds, would use its grants.
+/// A user who could change a Plugin's code, configuration or limits would exercise its grants.
 #[test]
 fn a_user_without_the_verb_grant_can_only_suspend_a_plugin_with_grants() {
     let definition = manifest::load("deploy/crds/plugins.innkeeper.dev.yaml").unwrap();
@@ -395,7 +396,7 @@ fn a_user_without_the_verb_grant_can_only_suspend_a_plugin_with_grants() {
             without.as_object_mut().unwrap().remove(field);
             check_change(&without, &to(&before), refused);
         }
-        // Without grants a plugin has no rights, so that its fields are free.
+        // A plugin without grants has no permissions, so anyone may change these fields.
         if field != "grants" {
             check_change(&ungranted, &to(&after), &[]);
         }
@@ -403,7 +404,7 @@ fn a_user_without_the_verb_grant_can_only_suspend_a_plugin_with_grants() {
     let mut both = children("Pod");
     both["suspend"] = json!(true);
     check_change(&json!({}), &both, &["grants"]);
-    // Nothing may hide behind the removal of the grants.
+    // Removing the grants in the same write must not allow other changes.
     check_change(
         &all,
         &json!({"grants": null, "config": {"image": "b"}}),
@@ -424,7 +425,7 @@ fn a_plugin_with_grants_cannot_be_created_without_the_verb_grant() {
     );
     let empty = plugin("new", json!({"grants": {}}));
     denied(stage.editor.create(&empty), &["grants"]);
-    // A user without the right may delete it, and then has to do without the grants.
+    // A user without the verb may delete the Plugin, but not create it again with grants.
     stage
         .granter
         .create(&plugin("new", children("Pod")))
@@ -439,7 +440,7 @@ fn a_plugin_with_grants_cannot_be_created_without_the_verb_grant() {
         &["grants"],
     );
     stage.editor.create(&plugin("new", json!({}))).unwrap();
-    // Annotations are free.
+    // Anyone may change annotations.
     let annotated = json!({"metadata": {"annotations": {"team": "web"}}});
     stage
         .granter

@@ -1,5 +1,5 @@
-//! Plugin resources on the real API server: from the source to children, from one revision to the
-//! next, and the state that remains when a Plugin is faulty or deleted.
+//! The life of a Plugin on the real API server: load, swap, failure, approval, suspension and
+//! deletion.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -23,7 +23,7 @@ pub(crate) const PLUGIN: Kind<'static> = Kind {
     namespace: None,
 };
 
-/// The grants of a memcached Plugin.
+/// The grants for a memcached Plugin.
 pub(crate) fn cache_grants() -> Value {
     json!({
         "parents": [{"group": "cache.example.com", "kind": "Memcached"}],
@@ -52,8 +52,9 @@ impl PluginSite {
     pub(crate) fn new() -> Self {
         let mut stage = Stage::full(Vec::new());
         let sources = tempfile::tempdir().unwrap();
-        let directory = sources.path().to_str().unwrap().to_owned();
-        stage.options.arguments = vec!["--source-dir".to_owned(), directory];
+        stage.options.arguments = ["--source-dir", sources.path().to_str().unwrap()]
+            .map(str::to_owned)
+            .into();
         let namespace = stage.namespace("plugins");
         Self {
             stage,
@@ -62,7 +63,8 @@ impl PluginSite {
         }
     }
 
-    /// Starts the host and, after it, installs the definition of Plugins; memcached is in the source directory.
+    /// Starts the host, and only then installs the Plugin CRD. The memcached component is in the source
+    /// directory.
     pub(crate) fn start(&self) -> Host {
         let host = self.stage.host();
         self.define();
@@ -122,8 +124,8 @@ impl PluginSite {
             .unwrap_or_default()
     }
 
-    /// Waits until all of these conditions hold for the current generation, each as
-    /// `Type=Status/Reason`.
+    /// Waits until the Plugin has all these conditions (`Type=Status/Reason`) for the current
+    /// generation.
     #[track_caller]
     pub(crate) fn wait_conditions(&self, host: &Host, expected: &[&str]) -> Value {
         self.wait_conditions_of(NAME, host, expected)
@@ -134,12 +136,12 @@ impl PluginSite {
         eventually(&format!("the Plugin {name} is {expected:?}"), || {
             let plugin = self.plugin_of(name);
             let generation = &plugin["metadata"]["generation"];
-            let stands = |expected: &&str| {
+            let is_met = |expected: &&str| {
                 let (kind, state) = expected.split_once('=').unwrap();
-                let is = condition(&plugin, kind);
-                is.is_some_and(|is| is.starts_with(&format!("{state}:")))
+                condition(&plugin, kind)
+                    .is_some_and(|condition| condition.starts_with(&format!("{state}:")))
             };
-            if plugin["status"]["observedGeneration"] == *generation && expected.iter().all(stands)
+            if plugin["status"]["observedGeneration"] == *generation && expected.iter().all(is_met)
             {
                 return Ok(plugin);
             }
@@ -157,7 +159,7 @@ impl PluginSite {
     }
 }
 
-/// The same component with other bytes, in a section that has no effect.
+/// Changes a component's bytes with a custom section that has no effect.
 pub(crate) fn marked(bytes: &[u8]) -> Vec<u8> {
     harmless::marked(bytes, 1)
 }
@@ -206,8 +208,7 @@ fn a_plugin_is_served_swapped_kept_suspended_and_deleted() {
     assert_eq!(labels["innkeeper.dev/plugin"], NAME);
     let before = site.image();
 
-    // Another configuration is another revision: it becomes active in the same process and prunes
-    // nothing.
+    // A new configuration is a new revision, which the host activates without a restart or a prune.
     let mark = stage.mark();
     site.apply(&json!({"config": another_image()}));
     let plugin = site.wait_conditions(&host, &HEALTHY);
@@ -322,7 +323,7 @@ fn check_failures(site: &PluginSite, host: &Host, serving: &str) {
     site.wait_conditions(host, &HEALTHY);
 }
 
-/// Checks that other bytes at the same place are found if the pull policy is `Always`.
+/// Checks that the host fetches changed bytes from the same path with the pull policy `Always`.
 fn check_other_bytes(site: &PluginSite, host: &Host, before: &str) {
     let source = json!({
         "file": {"path": "plugin.wasm"}, "pullPolicy": "Always", "pullInterval": "10s",
@@ -344,7 +345,7 @@ fn check_other_bytes(site: &PluginSite, host: &Host, before: &str) {
     });
     site.wait_conditions(host, &HEALTHY);
     site.stage.settle(Duration::from_secs(1));
-    // The same component states the same children, so there is nothing to write.
+    // The component states the same children, so the host writes nothing.
     let written: Vec<String> = lines(&site.stage.writes_since(mark))
         .into_iter()
         .filter(|line| !line.contains("plugins.innkeeper.dev/status"))
@@ -352,7 +353,7 @@ fn check_other_bytes(site: &PluginSite, host: &Host, before: &str) {
     assert_eq!(written, Vec::<String>::new());
 }
 
-/// Checks that a kind of parents has one active plugin.
+/// Checks that each parent kind has only one active plugin.
 fn check_parent_taken(site: &PluginSite, host: &Host) {
     const SECOND: &str = "second";
 
@@ -381,7 +382,7 @@ fn check_approval(site: &PluginSite, host: &Host) {
     assert_eq!(candidate["counts"], expected);
     assert_ne!(site.image(), "memcached:approved");
 
-    // Fields that are no part of a revision affect the active revision at once.
+    // Fields outside the revision affect the active revision at once.
     let suspended = json!({"config": image(), "rollout": {"mode": "Gated"}, "suspend": true});
     site.apply(&suspended);
     let waits = ["Serving=False/Suspended", "Degraded=True/AwaitingApproval"];
@@ -402,7 +403,8 @@ fn check_approval(site: &PluginSite, host: &Host) {
     site.wait_conditions(host, &HEALTHY);
 }
 
-/// Checks that nothing but its state is written while a plugin is suspended, and that no edit is lost.
+/// Checks that the host only writes statuses for a suspended plugin, and applies edits after it
+/// resumes.
 fn check_suspension(site: &PluginSite, host: &Host) {
     let PluginSite {
         stage, namespace, ..
@@ -415,9 +417,11 @@ fn check_suspension(site: &PluginSite, host: &Host) {
     let mark = stage.settle(Duration::from_secs(1));
     stage.merge(namespace, PARENT, &json!({"spec": {"size": 1}}));
     stage.settle(Duration::from_secs(2));
-    let mut written = lines(&stage.writes_since(mark));
-    // The counts of its parents may still follow, and the parents may say already that it does not serve.
-    written.retain(|line| !line.contains("/status"));
+    // The host may still update the Plugin's parent counts and the parents' conditions.
+    let written: Vec<String> = lines(&stage.writes_since(mark))
+        .into_iter()
+        .filter(|line| !line.contains("/status"))
+        .collect();
     assert_eq!(written, Vec::<String>::new());
     let parent = stage.wait(host, namespace, PARENT, |parent| {
         is_synced(parent, "Unknown", "PluginNotServing")
@@ -429,7 +433,7 @@ fn check_suspension(site: &PluginSite, host: &Host) {
         ),
         "{synced}"
     );
-    // Longer than the interval between two looks at the parents.
+    // Longer than the ten seconds after which the host checks the parents again.
     stage.settle(Duration::from_secs(12));
     site.apply(&json!({"config": another_image(), "suspend": false}));
     site.wait_conditions(host, &HEALTHY);
@@ -441,7 +445,7 @@ fn check_suspension(site: &PluginSite, host: &Host) {
     });
 }
 
-/// Checks that the columns are filled, and that the host writes nothing afterwards.
+/// Checks that the parent counts settle.
 fn check_quiet(site: &PluginSite, host: &Host) {
     let PluginSite {
         stage, namespace, ..

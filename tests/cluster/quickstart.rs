@@ -1,4 +1,4 @@
-//! The quickstart on an existing cluster, which `dev --keep` has left.
+//! The quickstart on an existing cluster, which `dev --keep` has created.
 
 use std::{
     fs,
@@ -18,17 +18,17 @@ use innkeeper_tests::{
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// The namespaces of the quickstart.
+/// The quickstart's namespaces.
 const SPACE: &str = "innkeeper-quickstart";
 const MARK: &str = "innkeeper-quickstart-host";
 
-/// Runs the other arguments with the first one in PATH, and without the variables that cargo gives to tests: build
-/// scripts would run again.
+/// Adds the first argument to PATH and runs the others, without the variables that cargo sets for
+/// tests: they would make build scripts run again.
 const AS_USER: &str = r#"PATH="$0:$PATH"
 for name in $(compgen -e CARGO_); do [[ $name == CARGO_HOME ]] || unset "$name"; done
 exec "$@""#;
 
-/// The second part shares the control plane of the first, where `dev` has installed a definition.
+/// The quickstart runs on the control plane where `dev` has installed a CRD.
 #[test]
 fn dev_with_keep_leaves_a_control_plane_which_the_quickstart_uses_and_leaves_as_it_was() {
     let directory = tempfile::tempdir().unwrap();
@@ -58,13 +58,14 @@ fn dev_with_keep_leaves_a_control_plane_which_the_quickstart_uses_and_leaves_as_
         .output()
         .unwrap();
     assert!(listed.status.success(), "{listed:?}");
-    let existing = Existing::of(&directory.path().join("kubeconfig"));
+    let existing = Existing::new(&directory.path().join("kubeconfig"));
     existing.check_spares_definitions_of_others();
     existing.check_spares_a_namespace_of_others();
     existing.check_runs_and_cleans_up();
 }
 
-/// The user could not stop it: its directory is gone by then, and the command that stops it is printed only at the end.
+/// Otherwise the user could not stop the control plane: the directory is gone by then, and `dev`
+/// prints the stop command only at the end.
 #[test]
 fn ctrl_c_during_the_start_of_a_control_plane_to_keep_stops_it() {
     let directory = tempfile::tempdir().unwrap();
@@ -79,7 +80,7 @@ fn ctrl_c_during_the_start_of_a_control_plane_to_keep_stops_it() {
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     let mut running = spawn_bound(command).unwrap();
-    // The API server takes seconds to start, and etcd is before it.
+    // etcd starts first, and the API server takes seconds to start.
     eventually("a process that the control plane has started", || {
         let running = processes_of(directory.path());
         (running.len() > 1)
@@ -89,12 +90,12 @@ fn ctrl_c_during_the_start_of_a_control_plane_to_keep_stops_it() {
     running.signal(Signal::INT).unwrap();
     let status = running.wait_for(Duration::from_secs(30)).unwrap();
     assert_eq!(status.code(), Some(1), "{status}");
-    let left = processes_of(directory.path());
-    assert!(left.is_empty(), "{left:?}");
+    let remaining = processes_of(directory.path());
+    assert!(remaining.is_empty(), "{remaining:?}");
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
-/// Returns the commands of all processes that name a directory.
+/// Returns all processes' command lines that contain a directory.
 fn processes_of(directory: &Path) -> Vec<String> {
     let directory = directory.to_str().unwrap();
     fs::read_dir("/proc")
@@ -105,14 +106,14 @@ fn processes_of(directory: &Path) -> Vec<String> {
         .collect()
 }
 
-/// A cluster for the quickstart, which finds kubectl and no usable Go in PATH.
+/// An existing cluster, and a PATH with kubectl but without a usable Go.
 struct Existing {
     kubeconfig: PathBuf,
     programs: TempDir,
 }
 
 impl Existing {
-    fn of(kubeconfig: &Path) -> Self {
+    fn new(kubeconfig: &Path) -> Self {
         let programs = tempfile::tempdir().unwrap();
         let control_plane = path_from_env("INNKEEPER_CONTROLPLANE").unwrap();
         symlink(control_plane, programs.path().join("kubectl")).unwrap();
@@ -125,34 +126,40 @@ impl Existing {
         }
     }
 
-    /// Runs the quickstart as a user does, and returns its exit code and all output, with the children that it had last.
+    /// Runs the quickstart as a user does. Returns whether it succeeded, and the output followed by the
+    /// last children.
     fn quickstart(&self, arguments: &[&str]) -> (bool, String) {
         let mut command = bound(Path::new("bash"));
-        command.args(["-c", AS_USER]).arg(self.programs.path());
-        command.arg(root().join("examples/quickstart"));
-        command.arg("--kubeconfig").arg(&self.kubeconfig);
-        // Each pass, for a run that fails.
-        command.env("INNKEEPER_LOG", "warn,innkeeper_reconcile=debug");
+        command
+            .args(["-c", AS_USER])
+            .arg(self.programs.path())
+            .arg(root().join("examples/quickstart"))
+            .arg("--kubeconfig")
+            .arg(&self.kubeconfig)
+            // Logs each pass, to debug a failed run.
+            .env("INNKEEPER_LOG", "warn,innkeeper_reconcile=debug");
         let is_over = AtomicBool::new(false);
         let (output, children) = thread::scope(|scope| {
-            // While it runs, because it removes them at its end.
+            // During the run, because the quickstart deletes the children at the end.
             let children = scope.spawn(|| self.children_until(&is_over));
             let output = command.args(arguments).output();
             is_over.store(true, Ordering::Relaxed);
             (output, children.join().unwrap())
         });
-        let (succeeded, text) = shown(&output.unwrap());
+        let (succeeded, text) = result_of(&output.unwrap());
         (succeeded, text + &children)
     }
 
-    /// The last workloads and Pods that the namespace of the quickstart has had.
+    /// Returns the last workloads and Pods in the quickstart's namespace.
     fn children_until(&self, is_over: &AtomicBool) -> String {
         let mut last = String::new();
         while !is_over.load(Ordering::Relaxed) {
-            let mut command = self.kubectl_command();
-            command.args(["get", "deployments,statefulsets,jobs,pods"]);
-            command.args(["--namespace", SPACE, "--output", "wide"]);
-            let output = command.output().unwrap();
+            let output = self
+                .kubectl_command()
+                .args(["get", "deployments,statefulsets,jobs,pods"])
+                .args(["--namespace", SPACE, "--output", "wide"])
+                .output()
+                .unwrap();
             if !output.stdout.is_empty() {
                 last = String::from_utf8_lossy(&output.stdout).into_owned();
             }
@@ -169,7 +176,7 @@ impl Existing {
 
     fn kubectl(&self, arguments: &[&str]) -> String {
         let output = self.kubectl_command().args(arguments).output().unwrap();
-        let (succeeded, text) = shown(&output);
+        let (succeeded, text) = result_of(&output);
         assert!(succeeded, "{arguments:?}: {text}");
         text
     }
@@ -190,7 +197,7 @@ impl Existing {
         let (succeeded, text) = self.quickstart(&["--remove"]);
         assert!(succeeded && text.contains("nothing to remove"), "{text}");
 
-        // As after a run that was killed, and a user with parents of their own.
+        // The state after a killed run, with a parent that the user created.
         self.kubectl(&["create", "namespace", MARK]);
         let label = "app.kubernetes.io/part-of=innkeeper-quickstart";
         self.kubectl(&["label", "namespace", MARK, label]);
@@ -236,14 +243,14 @@ impl Existing {
     }
 }
 
-/// The success of a command, and its output with its errors.
-fn shown(output: &Output) -> (bool, String) {
+/// Returns whether a command succeeded, and the output with the errors.
+fn result_of(output: &Output) -> (bool, String) {
     let text = [&output.stdout[..], &output.stderr].concat();
     let text = String::from_utf8_lossy(&text).into_owned();
     (output.status.success(), text)
 }
 
-/// A crate that `dev` develops, with the text that it has printed./// Ends a process and waits until it is gone.
+/// A crate that `dev` develops, with the text that it has printed./// Terminates a process on drop.
 struct End(Pid);
 
 impl Drop for End {
@@ -251,7 +258,7 @@ impl Drop for End {
         kill_process(self.0, Signal::TERM).ok();
         let state = format!("/proc/{}/stat", self.0.as_raw_nonzero());
         let deadline = Instant::now() + Duration::from_secs(20);
-        // A process whose parent does not collect it stays as a zombie.
+        // A process that nobody waits for stays as a zombie.
         while fs::read_to_string(&state).is_ok_and(|stat| !stat.contains(") Z "))
             && Instant::now() < deadline
         {

@@ -1,4 +1,4 @@
-//! Calls that a host has recorded in its log or on demand, and their replay.
+//! Recording calls, in the log or on demand, and replaying them.
 
 use std::{
     fs,
@@ -23,13 +23,15 @@ use crate::{
 
 const PARENT: (&str, &str, &str) = ("cache.example.com/v1", "Memcached", "web");
 
-/// The recordings in a host's log, oldest first.
+/// Returns the recordings in a host's log, oldest first.
 fn recordings(host: &Host) -> Vec<String> {
     let log = host.log().unwrap();
     let lines = log.lines().filter_map(|line| {
         let line: Value = serde_json::from_str(line).ok()?;
-        let is_recording = line["target"] == "recording";
-        is_recording.then(|| line["message"].as_str().map(str::to_owned))?
+        if line["target"] != "recording" {
+            return None;
+        }
+        line["message"].as_str().map(str::to_owned)
     });
     lines.collect()
 }
@@ -53,22 +55,24 @@ fn replay(directory: &Path, recording: &str) -> Output {
 fn replay_in(directory: &Path, recording: &str, plugin: &[&str]) -> Output {
     let file: PathBuf = directory.join("recording.json");
     fs::write(&file, recording).unwrap();
-    let mut command = Command::new(path_from_env("INNKEEPER_BIN").unwrap());
-    command
+    Command::new(path_from_env("INNKEEPER_BIN").unwrap())
         .args(["replay", "-o", "json"])
         .arg(file)
-        .args(plugin);
-    command
+        .args(plugin)
         .arg("--cache-dir")
-        .arg(directory.join("replay-cache"));
-    command.current_dir(directory).output().unwrap()
+        .arg(directory.join("replay-cache"))
+        .current_dir(directory)
+        .output()
+        .unwrap()
 }
 
 /// Runs `innkeeper record` against a host.
 pub(crate) fn record(address: &str, arguments: &[&str]) -> Output {
-    let mut command = Command::new(path_from_env("INNKEEPER_BIN").unwrap());
-    command.args(["record", "--admin-address", address]);
-    command.args(arguments).output().unwrap()
+    Command::new(path_from_env("INNKEEPER_BIN").unwrap())
+        .args(["record", "--admin-address", address])
+        .args(arguments)
+        .output()
+        .unwrap()
 }
 
 /// Starts a host with debug endpoints.
@@ -85,8 +89,7 @@ pub(crate) fn check(output: &Output, code: i32, message: &str) {
     assert!(errors.contains(message), "{errors}");
 }
 
-/// A recorded call has all inputs of the guest. An input that the recording lacked would change the
-/// answer of the replay.
+/// A recording has all inputs of the guest: a missing input would change the replayed answer.
 #[test]
 fn a_call_recorded_on_demand_gives_the_same_answer_elsewhere() {
     let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
@@ -156,7 +159,7 @@ fn a_call_recorded_on_demand_gives_the_same_answer_elsewhere() {
     );
 }
 
-/// Without --plugin, replay runs the plugin of the project in the current directory.
+/// Without `--plugin`, replay runs the plugin from the project in the current directory.
 fn check_default_plugin(directory: &Path, recording: &str) {
     let none = replay_in(directory, recording, &[]);
     check(
@@ -164,15 +167,16 @@ fn check_default_plugin(directory: &Path, recording: &str) {
         2,
         "found no plugin in ./target/plugins: run innkeeper build",
     );
-    let built = directory.join("target/plugins");
-    fs::create_dir_all(&built).unwrap();
-    fs::copy(memcached(), built.join("memcached.wasm")).unwrap();
-    let of_project = replay_in(directory, recording, &[]);
-    check(&of_project, 0, "the answer is the recorded one");
+    let plugins = directory.join("target/plugins");
+    fs::create_dir_all(&plugins).unwrap();
+    fs::copy(memcached(), plugins.join("memcached.wasm")).unwrap();
+    let output = replay_in(directory, recording, &[]);
+    check(&output, 0, "the answer is the recorded one");
 }
 
-/// A settled parent answers from memory, so a recording of it needs a call of its own; a fault needs none. A command that
-/// finds nothing to record says the reason. A plugin that may read Secrets is never recorded.
+/// The host skips passes for a settled parent, so recording it makes an extra call; recording faults
+/// does not. A command that records nothing reports the reason. Plugins that may read Secrets are
+/// never recorded.
 #[test]
 fn calls_are_recorded_on_demand_into_files_and_repeated() {
     let mut plugins = HostOptions::with_guests(&["memcached"]).unwrap().plugins;
@@ -180,8 +184,8 @@ fn calls_are_recorded_on_demand_into_files_and_repeated() {
     plugins.extend(["unruly", "nosy"].map(|name| test_guests.join(format!("{name}.wasm"))));
     let stage = Stage::api_only(plugins);
     let grants = stage.plane.directory().join("nosy.yaml");
-    let given = "parents: [{group: test.innkeeper.dev, kind: Nosy}]\nchildren: [{kind: ConfigMap}, {kind: Secret}]\nreads: [{kind: Secret, access: full, scope: ParentNamespace}, {kind: ConfigMap, access: full, scope: Cluster}]\n";
-    fs::write(&grants, given).unwrap();
+    let content = "parents: [{group: test.innkeeper.dev, kind: Nosy}]\nchildren: [{kind: ConfigMap}, {kind: Secret}]\nreads: [{kind: Secret, access: full, scope: ParentNamespace}, {kind: ConfigMap, access: full, scope: Cluster}]\n";
+    fs::write(&grants, content).unwrap();
     let host = start(&stage, &["--grants", &format!("nosy={}", grants.display())]);
     let namespace = stage.namespace("ordered");
     let (api_version, kind, name) = PARENT;
@@ -229,8 +233,8 @@ fn calls_are_recorded_on_demand_into_files_and_repeated() {
         check(&record(address, &arguments), code, message);
     }
     Stage::stop(host);
-    let gone = record(address, &["--parent", &parent, "--to", to]);
-    check(&gone, 1, &format!("no host answers at {address}: "));
+    let output = record(address, &["--parent", &parent, "--to", to]);
+    check(&output, 1, &format!("no host answers at {address}: "));
 }
 
 #[track_caller]
@@ -248,13 +252,18 @@ fn check_settled_parent(address: &str, namespace: &str, directory: &Path) {
         let again = replay(directory, &fs::read_to_string(&path).unwrap());
         check(&again, 0, "the answer is the recorded one");
     }
-    // As they are, they are cases of a test.
+    // The recordings are test cases without any change.
     fs::remove_file(directory.join("recording.json")).unwrap();
-    let mut test = Command::new(path_from_env("INNKEEPER_BIN").unwrap());
-    test.arg("test").arg(memcached()).args(["--parents", "0"]);
-    test.arg("--cases").arg(directory);
-    test.arg("--cache-dir").arg(directory.join("replay-cache"));
-    let tested = test.output().unwrap();
+    let tested = Command::new(path_from_env("INNKEEPER_BIN").unwrap())
+        .arg("test")
+        .arg(memcached())
+        .args(["--parents", "0"])
+        .arg("--cases")
+        .arg(directory)
+        .arg("--cache-dir")
+        .arg(directory.join("replay-cache"))
+        .output()
+        .unwrap();
     check(&tested, 0, "");
     let printed = String::from_utf8_lossy(&tested.stdout);
     for number in 1..=2 {
@@ -263,17 +272,19 @@ fn check_settled_parent(address: &str, namespace: &str, directory: &Path) {
     }
 }
 
-/// The parent whose plugin traps comes after the order.
+/// Creates the parent whose plugin traps only after the command waits for faults.
 #[track_caller]
 fn check_faults(address: &str, namespace: &str, directory: &Path, stage: &Stage) {
-    let mut faults = Command::new(path_from_env("INNKEEPER_BIN").unwrap());
-    faults.args(["record", "--admin-address", address, "--to"]);
-    faults.arg(directory);
-    faults.args(["--plugin", "unruly", "--next-faults", "2"]);
-    faults.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut faults = faults.spawn().unwrap();
+    let mut command = Command::new(path_from_env("INNKEEPER_BIN").unwrap())
+        .args(["record", "--admin-address", address, "--to"])
+        .arg(directory)
+        .args(["--plugin", "unruly", "--next-faults", "2"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut waits = [0; 7];
-    faults
+    command
         .stderr
         .as_mut()
         .unwrap()
@@ -284,8 +295,8 @@ fn check_faults(address: &str, namespace: &str, directory: &Path, stage: &Stage)
         namespace,
         &json!({"apiVersion": "test.innkeeper.dev/v1", "kind": "Unruly", "metadata": {"name": "a"}, "spec": {"behaviour": "trap"}}),
     );
-    let faults = faults.wait_with_output().unwrap();
-    assert_eq!(faults.status.code(), Some(0), "{faults:?}");
+    let output = command.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
     let first = directory.join(format!("unruly-{namespace}-a-1.json"));
     let first: Value = serde_json::from_slice(&fs::read(first).unwrap()).unwrap();
     assert_eq!(first["answer"]["fault"]["kind"], "GuestTrapped");

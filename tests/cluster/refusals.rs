@@ -1,6 +1,5 @@
-//! Components that cannot be served: each is refused at the step that detects the fault, the
-//! Plugin reports the reason, nothing is written for it, and the parents of another Plugin converge
-//! meanwhile.
+//! The host refuses broken components at the step that detects the fault. The Plugin reports the
+//! reason, the host writes nothing else for it, and another Plugin's parents converge meanwhile.
 
 use std::{fs, sync::OnceLock};
 
@@ -18,7 +17,7 @@ const NEIGHBOUR: &str = "unruly";
 const CRD: &str = "unrulies.test.innkeeper.dev";
 const API: &str = "test.innkeeper.dev/v1";
 
-/// A control plane and a host with one good Plugin, which all tests here share.
+/// The control plane and the host that all tests here share, with one good Plugin.
 struct Shared {
     stage: Stage,
     host: Host,
@@ -30,8 +29,9 @@ fn shared() -> &'static Shared {
     SHARED.get_or_init(|| {
         let sources = tempfile::tempdir().unwrap();
         let mut stage = Stage::api_only(Vec::new());
-        let directory = sources.path().to_str().unwrap().to_owned();
-        stage.options.arguments = vec!["--source-dir".to_owned(), directory];
+        stage.options.arguments = ["--source-dir", sources.path().to_str().unwrap()]
+            .map(str::to_owned)
+            .into();
         stage.install_plugin_crd();
         let host = stage.host();
         stage.wait_served(&host, &["plugins.innkeeper.dev"]);
@@ -48,7 +48,7 @@ fn shared() -> &'static Shared {
 }
 
 impl Shared {
-    /// Applies a Plugin of these bytes with all grants that it requests.
+    /// Applies a Plugin with this component and all grants that the component requests.
     fn declare(&self, name: &str, bytes: &[u8]) {
         let file = format!("{name}.wasm");
         fs::write(self.sources.path().join(&file), bytes).unwrap();
@@ -66,8 +66,8 @@ impl Shared {
         self.stage.apply_new("", &plugin);
     }
 
-    /// Waits until a Plugin has all of these conditions, each as `Type=Status/Reason`; returns
-    /// their messages.
+    /// Waits until a Plugin has all these conditions (`Type=Status/Reason`), and returns their
+    /// messages.
     #[track_caller]
     fn wait(&self, name: &str, expected: &[&str]) -> String {
         eventually(&format!("the Plugin {name} is {expected:?}"), || {
@@ -92,7 +92,7 @@ impl Shared {
     }
 }
 
-/// Checks that a component is refused with this condition, whose message contains `text`.
+/// Checks that the host refuses a component with this condition and `text` in the message.
 #[track_caller]
 fn check_refused(name: &str, bytes: &[u8], expected: &str, text: &str) {
     let shared = shared();
@@ -110,7 +110,7 @@ fn check_refused(name: &str, bytes: &[u8], expected: &str, text: &str) {
     stage.apply(&namespace, &applied);
     stage.wait(host, &namespace, parent, is_applied);
 
-    // A Plugin that is not served has a status and Events, and nothing else is written in its name.
+    // For a Plugin that does not serve, the host writes the status and Events and nothing else.
     let is_own =
         |write: &&Write| write.name == name || write.uri.contains(&format!("innkeeper%3A{name}"));
     let is_told = |write: &&Write| {
@@ -132,8 +132,8 @@ fn check_refused(name: &str, bytes: &[u8], expected: &str, text: &str) {
     stage.plane.user().delete(PLUGIN, name).unwrap();
 }
 
-/// One test per component: the names of the test and the Plugin, the component, the condition, and
-/// a part of its message.
+/// One test per component: the names of test and Plugin, the component, the condition, and a part
+/// of the message.
 macro_rules! refused {
     ($($test:ident: $name:literal, $bytes:expr, $condition:literal, $text:literal;)*) => {
         $(

@@ -1,5 +1,5 @@
-//! Writes of the host that the API server refuses or changes: the finalizer and the status of a parent, and the metadata
-//! by which the host finds an object again.
+//! Admission that rejects or changes the host's writes: a parent's finalizer or status, or the
+//! metadata that the host needs to find an object again.
 
 use std::{thread, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{
     suite::Target,
 };
 
-/// The time in which the repeated attempts of the host are counted.
+/// How long the tests count the host's retries.
 const OBSERVED: Duration = Duration::from_secs(10);
 
 const API_VERSION: &str = "test.innkeeper.dev/v1";
@@ -21,7 +21,7 @@ const fn parent(name: &'static str) -> Target<'static> {
     (API_VERSION, "Mirror", name)
 }
 
-/// Returns a parent with a ConfigMap of its name.
+/// Returns a parent with a ConfigMap of the same name.
 fn mirror(name: &str) -> Value {
     let child = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name }, "data": { "a": "b" },
@@ -32,7 +32,7 @@ fn mirror(name: &str) -> Value {
     })
 }
 
-/// Waits until a parent has a condition Synced=False with this reason and these words.
+/// Waits until the parent's condition `Synced` is False and contains these words.
 #[track_caller]
 fn wait_refused(stage: &Stage, host: &Host, namespace: &str, name: &'static str, words: &[&str]) {
     eventually(name, || {
@@ -45,16 +45,22 @@ fn wait_refused(stage: &Stage, host: &Host, namespace: &str, name: &'static str,
     });
 }
 
-/// Returns the notes of the Events about a parent with this reason.
+/// Returns the notes from a parent's Events with this reason.
 fn notes(stage: &Stage, namespace: &str, name: &str, reason: &str) -> Vec<String> {
     let kind = Kind::new("events.k8s.io/v1", "Event", namespace);
-    let mut events = stage.plane.user().list(kind, "").unwrap();
-    events.retain(|event| event["reason"] == reason && event["regarding"]["name"] == name);
     let note = |event: &Value| event["note"].as_str().unwrap_or_default().to_owned();
-    events.iter().map(note).collect()
+    stage
+        .plane
+        .user()
+        .list(kind, "")
+        .unwrap()
+        .iter()
+        .filter(|event| event["reason"] == reason && event["regarding"]["name"] == name)
+        .map(note)
+        .collect()
 }
 
-/// Counts the host's requests to a parent that were refused, by their resource.
+/// Counts the host's rejected writes to a parent.
 fn refused(stage: &Stage, mark: usize, (namespace, name): (&str, &str), resource: &str) -> usize {
     let writes = stage.plane.audit().since(mark).unwrap();
     let counts = writes.iter().filter(|write| {
@@ -67,7 +73,7 @@ fn refused(stage: &Stage, mark: usize, (namespace, name): (&str, &str), resource
     counts.count()
 }
 
-/// Applies an admission policy of a kind for objects of one name, and its binding.
+/// Applies an admission policy for objects with the policy's name, and the binding.
 fn apply_policy(stage: &Stage, kind: &str, name: &str, rule: &Value, spec: &Value) {
     let api_version = "admissionregistration.k8s.io/v1";
     let mut policy = json!({
@@ -102,8 +108,8 @@ fn delete_policy(stage: &Stage, kind: &str, name: &str) {
     }
 }
 
-/// The metadata that a policy removes: a name, the resource, the field below `metadata`, its key, and words of the
-/// condition.
+/// The metadata that a policy removes: the object's name, the resource, the field below `metadata`,
+/// the key in it, and words in the condition.
 const LOST: [(&str, &str, &str, &str, &str); 5] = [
     (
         "label",
@@ -183,15 +189,16 @@ fn remove_by_policy(stage: &Stage, elsewhere: &str, row: (&str, &str, &str, &str
     };
     eventually("the policy is in force", || {
         let answer = stage.apply(elsewhere, &probe);
-        let left = &answer["metadata"][field];
-        if left.is_null() || left[key].is_null() && !key.is_empty() {
+        let remaining = &answer["metadata"][field];
+        if remaining.is_null() || remaining[key].is_null() && !key.is_empty() {
             return Ok(());
         }
-        Err(format!("{left}"))
+        Err(format!("{remaining}"))
     });
 }
 
-/// A policy that takes away what the host needs to find its child is named, and the child is never called as desired.
+/// If a policy removes metadata that the host needs to find a child, the parent reports it and is
+/// never Synced.
 #[test]
 fn metadata_that_admission_removes_is_named_until_it_stays() {
     let stage = Stage::api_only(vec![mirror_guest()]);
@@ -214,7 +221,8 @@ fn metadata_that_admission_removes_is_named_until_it_stays() {
             .find(&namespace, ("v1", "ConfigMap", "finalizer"))
             .is_none()
     );
-    // Growing waits: at most 1, 2, 4, 8 seconds and their jitter; a create, a read and an update each time.
+    // Each attempt is a create, a read and an update, with a backoff of at most 1, 2, 4 and 8 s plus
+    // jitter.
     thread::sleep(OBSERVED);
     for (name, _, _, _, words) in LOST {
         let writes = stage.plane.audit().requests_since(mark).unwrap();
@@ -239,7 +247,7 @@ fn metadata_that_admission_removes_is_named_until_it_stays() {
     for name in ["label", "finalizer"] {
         stage.wait(&host, &namespace, parent(name), is_applied);
     }
-    // The host sees its child again.
+    // The host finds the child again.
     stage.delete(&namespace, ("v1", "ConfigMap", "label"));
     stage.wait(
         &host,
@@ -250,7 +258,7 @@ fn metadata_that_admission_removes_is_named_until_it_stays() {
     Stage::stop(host);
 }
 
-/// A status that a policy denies is an Event, and the host makes no second attempt that gets the same answer.
+/// The host reports a denied status in one Event, and retries it with backoff.
 #[test]
 fn a_denied_status_is_told_once_and_retried_rarely() {
     let stage = Stage::api_only(vec![mirror_guest()]);
@@ -290,11 +298,11 @@ fn a_denied_status_is_told_once_and_retried_rarely() {
             && write.namespace == namespace
             && write.resource == "mirrors.test.innkeeper.dev/status"
     };
-    // The second attempt of the first pass, and one for each wait of 1, 2, 4 and 8 seconds.
+    // Two attempts in the first pass, and one after each backoff of 1, 2, 4 and 8 s.
     let count = writes.iter().filter(is_own).count();
     assert!((3..=7).contains(&count), "{count}");
     assert_eq!(notes(&stage, &namespace, "denied", "StatusDenied").len(), 1);
-    // The status does not keep the parent.
+    // The denied status does not block the parent's deletion.
     stage.delete(&namespace, parent("denied"));
     eventually("the parent is gone", || {
         stage
@@ -304,7 +312,7 @@ fn a_denied_status_is_told_once_and_retried_rarely() {
     Stage::stop(host);
 }
 
-/// A parent whose finalizer cannot come off says so, with the way out.
+/// If a policy rejects the removal of the finalizer, the parent reports it with a remedy.
 #[test]
 fn a_finalizer_that_cannot_come_off_is_told_with_the_way_out() {
     let stage = Stage::api_only(vec![mirror_guest()]);

@@ -1,5 +1,5 @@
-//! Plugins from a registry that others run: the active revision continues while the registry is
-//! down, wrong, slow or malformed.
+//! Plugins from registries: the active revision continues while the registry is down, slow, or
+//! returns wrong content.
 
 use std::fs;
 
@@ -18,12 +18,12 @@ use crate::{
 };
 
 const NO_DIGEST: &str = "sha256:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a";
-/// A host name that the certificate of a registry with TLS also has.
+/// A host name in the certificates of test registries.
 const HOST: &str = "registry.test";
-/// The namespace of a host that runs outside of a cluster.
+/// The default namespace for a host outside a cluster.
 const HOST_NAMESPACE: &str = "innkeeper-system";
 
-/// A user with a registry, who pushes, signs, and declares Plugins for the host.
+/// A user who pushes and signs components, and applies Plugins for them.
 struct Publisher {
     fixture: MoodyFixture,
     innkeeper: Client,
@@ -33,7 +33,7 @@ struct Publisher {
 impl Publisher {
     fn new(registry: &Registry, flags: &[&str]) -> Self {
         let fixture = MoodyFixture::new(1);
-        // The host finds the code that a push compiles.
+        // The host shares the cache, so that it finds the code that a push compiles.
         let cache = fixture
             .site
             .stage
@@ -63,7 +63,7 @@ impl Publisher {
         serde_json::from_str(&printed).unwrap_or_default()
     }
 
-    /// Pushes bytes; returns the printed description of the artifact.
+    /// Pushes a component, and returns the printed artifact description.
     fn push(&self, registry: &Registry, version: &str, bytes: &[u8]) -> Value {
         let file = self.innkeeper.put("moody.wasm", bytes).unwrap();
         let reference = registry.reference(version);
@@ -75,7 +75,7 @@ impl Publisher {
         self.run(&["sign", &reference, "--key", &key_file(key), "-o", "json"]);
     }
 
-    /// Declares a Plugin by its reference, with this text for its children.
+    /// Applies a Plugin with this reference, whose children have this text.
     fn apply(&self, reference: &str, says: &str, more: &Value) {
         self.fixture.apply(&declared(reference, says, more));
     }
@@ -103,7 +103,8 @@ pub(crate) fn public_key(name: &str) -> String {
     fs::read_to_string(key_file(name)).unwrap()
 }
 
-/// A Plugin from a registry; `more` is merged into its `spec`, and `oci` of it into the source.
+/// A Plugin spec with a registry source. `more` is merged into the spec, and `more.oci` into the
+/// source.
 fn declared(reference: &str, says: &str, more: &Value) -> Value {
     let mut spec = json!({
         "source": {"oci": {"reference": reference, "insecure": true}},
@@ -133,8 +134,8 @@ fn check_message(fixture: &MoodyFixture, kind: &str, texts: &[&str]) {
     }
 }
 
-/// Neither an outage nor an empty registry takes the active revision away, and the swap completes
-/// once the registry has the artifact.
+/// The active revision survives an outage and an empty registry, and the swap completes once the
+/// registry has the artifact.
 #[test]
 fn an_unreachable_registry_does_not_affect_the_active_revision_even_after_a_restart() {
     let registry = Registry::start().unwrap();
@@ -149,7 +150,7 @@ fn an_unreachable_registry_does_not_affect_the_active_revision_even_after_a_rest
     assert_eq!(first["digest"], pushed["digest"]);
     fixture.wait_verdicts(&host, &["Good"]);
 
-    // The registry goes down during a swap, and is still down when the host starts again.
+    // The registry goes down during a swap, and stays down while the host restarts.
     drop(registry);
     publisher.apply(&two, "two", &json!({}));
     let down = ["Fetched=False/Unreachable", "Degraded=True/Unreachable"];
@@ -158,7 +159,7 @@ fn an_unreachable_registry_does_not_affect_the_active_revision_even_after_a_rest
     let host = fixture.crash(host);
     publisher.check_kept(&host, &first, &down);
 
-    // The registry returns empty, and gets the requested version later.
+    // The registry comes back empty, and gets the requested version later.
     let options = RegistryOptions {
         address: Some(address),
         ..RegistryOptions::default()
@@ -172,8 +173,8 @@ fn an_unreachable_registry_does_not_affect_the_active_revision_even_after_a_rest
     Stage::stop(host);
 }
 
-/// A pinned digest is checked before the compilation, so a changed tag cannot bring other code into
-/// the cluster.
+/// The host checks a pinned digest before it compiles the component, so a moved tag cannot bring
+/// other code into the cluster.
 #[test]
 fn an_artifact_with_another_digest_changes_nothing() {
     let registry = Registry::start().unwrap();
@@ -181,7 +182,7 @@ fn an_artifact_with_another_digest_changes_nothing() {
     let fixture = &publisher.fixture;
     let pushed = publisher.push(&registry, ":1", &guest("moody"));
     let manifest = pushed["manifestDigest"].as_str().unwrap();
-    // Pinned by the digest of the manifest, and by that of the bytes.
+    // Pinned by the manifest digest and by the component digest.
     let pinned = registry.reference(&format!("@{manifest}"));
     let digest = json!({"digest": pushed["digest"]});
     let host = fixture.start_with(&declared(&pinned, "one", &digest));
@@ -193,20 +194,20 @@ fn an_artifact_with_another_digest_changes_nothing() {
     publisher.apply(&two, "two", &json!({"digest": NO_DIGEST}));
     let wrong = ["Verified=False/WrongDigest", "Degraded=True/WrongDigest"];
     publisher.check_kept(&host, &first, &wrong);
-    let found = other["digest"].as_str().unwrap();
-    check_message(fixture, "Verified", &[NO_DIGEST, found]);
+    let digest = other["digest"].as_str().unwrap();
+    check_message(fixture, "Verified", &[NO_DIGEST, digest]);
     let missing = registry.reference(&format!("@{NO_DIGEST}"));
     publisher.apply(&missing, "two", &json!({}));
     publisher.check_kept(&host, &first, &["Fetched=False/NotFound"]);
 
-    publisher.apply(&two, "two", &json!({"digest": found}));
+    publisher.apply(&two, "two", &json!({"digest": digest}));
     assert_eq!(fixture.wait_healthy(&host)["digest"], other["digest"]);
     fixture.wait_text(&host, "two");
     Stage::stop(host);
 }
 
-/// Only a signature by one of the stated keys lets a revision become active, and a restart does not
-/// weaken that.
+/// The host activates only revisions with a signature by one of the stated keys, also after a
+/// restart.
 #[test]
 fn a_revision_with_a_wrong_signature_changes_nothing() {
     let registry = Registry::start().unwrap();
@@ -238,7 +239,8 @@ fn a_revision_with_a_wrong_signature_changes_nothing() {
     wait_logged(&host, "the new host has checked the signature", reason);
     publisher.check_kept(&host, &first, &bad);
 
-    // The right signature is added beside the wrong one; any edit of the Plugin makes the host check again.
+    // The artifact now has the right signature beside the wrong one. Any edit to the Plugin makes the
+    // host check again.
     publisher.sign(&registry, ":2", "p256.key");
     let mut again = verify;
     again["limits"] = json!({"children": 3});
@@ -248,8 +250,8 @@ fn a_revision_with_a_wrong_signature_changes_nothing() {
     Stage::stop(host);
 }
 
-/// The key signs many artifacts; where the Plugin names the repository, the name or a version, another
-/// artifact of the same key changes nothing.
+/// A key may sign many artifacts. If the Plugin also pins repository, name or version, the host
+/// refuses other artifacts with the same key.
 #[test]
 fn an_artifact_of_the_same_key_with_another_identity_changes_nothing() {
     let registry = Registry::start().unwrap();
@@ -304,7 +306,7 @@ fn an_artifact_of_the_same_key_with_another_identity_changes_nothing() {
     Stage::stop(host);
 }
 
-/// Without the annotation, an author of Plugins could send any Secret of the host's namespace anywhere.
+/// Without the annotation, a Plugin author could send any Secret in the host's namespace anywhere.
 #[test]
 fn a_secret_is_sent_only_to_the_web_servers_that_it_names() {
     let fixture = MoodyFixture::new(0);
@@ -361,7 +363,8 @@ fn a_private_registry_is_reached_with_its_certificate_authority_and_a_pull_secre
 
     let trust = ["--source-ca-file".to_owned(), authority];
     publisher.fixture.site.stage.options.arguments.extend(trust);
-    let (fixture, stage) = (&publisher.fixture, &publisher.fixture.site.stage);
+    let fixture = &publisher.fixture;
+    let stage = &fixture.site.stage;
     let host = stage.host();
     fixture.wait(&host, &["Fetched=False/Denied"]);
     check_message(fixture, "Fetched", &["answered 401", "name a Secret"]);
@@ -403,7 +406,7 @@ fn sources_use_the_proxies_of_the_environment_and_the_api_server_does_not() {
     let options = &mut publisher.fixture.site.stage.options;
     let trust = ["--source-ca-file".to_owned(), authority];
     options.arguments.extend(trust);
-    // No server listens on the first port of loopback, so requests to it fail.
+    // No server listens on port 1, so requests to it fail.
     let unreachable = "http://127.0.0.1:1".to_owned();
     let environment = [
         ("HTTPS_PROXY", proxy.url()),
@@ -418,16 +421,19 @@ fn sources_use_the_proxies_of_the_environment_and_the_api_server_does_not() {
     let elsewhere = format!("{HOST}/plugins/pond:1");
     let secure = json!({"oci": {"insecure": false}});
     let host = fixture.start_with(&declared(&elsewhere, "one", &secure));
-    let asked = proxy.asked().unwrap();
+    let requests = proxy.asked().unwrap();
     let tunnel = format!("CONNECT {HOST}:443");
-    assert!(!asked.is_empty(), "nothing went through the proxy");
-    assert!(asked.iter().all(|it| *it == tunnel), "{asked:?}");
+    assert!(!requests.is_empty(), "nothing went through the proxy");
+    assert!(
+        requests.iter().all(|request| *request == tunnel),
+        "{requests:?}"
+    );
 
-    // A source that `NO_PROXY` lists is reached without the proxy.
+    // The host connects directly to a source in `NO_PROXY`.
     publisher.apply(&direct.reference(":2"), "two", &json!({}));
     assert_eq!(fixture.wait_healthy(&host)["digest"], pushed["digest"]);
     fixture.wait_text(&host, "two");
-    assert_eq!(proxy.asked().unwrap().len(), asked.len());
+    assert_eq!(proxy.asked().unwrap().len(), requests.len());
     Stage::stop(host);
 }
 
@@ -442,7 +448,7 @@ fn a_mirror_is_asked_before_the_registry() {
     let pushed = publisher.push(&mirror, ":1", &guest("moody"));
     let flag = format!("--source-mirror={HOST}=http://{}", mirror.address());
     publisher.fixture.site.stage.options.arguments.push(flag);
-    // The name does not resolve, so that only the mirror can answer.
+    // The name does not resolve, so only the mirror can answer.
     let elsewhere = format!("{HOST}/plugins/pond:1");
     let secure = json!({"oci": {"insecure": false}});
     let host = publisher
@@ -452,8 +458,8 @@ fn a_mirror_is_asked_before_the_registry() {
     Stage::stop(host);
 }
 
-/// A registry can delay or refuse only its own Plugin: the answers are bounded and checked before
-/// they are used.
+/// The host limits and checks a registry's answers, so a bad registry only affects Plugins that use
+/// it.
 #[test]
 fn a_silent_malformed_or_oversized_answer_of_a_registry_changes_nothing() {
     let registry = Registry::start().unwrap();
@@ -465,7 +471,7 @@ fn a_silent_malformed_or_oversized_answer_of_a_registry_changes_nothing() {
     let first = fixture.status();
     fixture.wait_verdicts(&host, &["Good"]);
 
-    // This server gives the same answer to every request.
+    // This server answers every request with the same bytes.
     let strange = Web::start(b"<html>".to_vec());
     strange.set_held(true);
     let reference = |tag: &str| {
@@ -490,7 +496,7 @@ fn a_silent_malformed_or_oversized_answer_of_a_registry_changes_nothing() {
     strange.put(manifest.into_bytes());
     publisher.apply(&reference("large"), "two", &json!({}));
     publisher.check_kept(&host, &first, &["Fetched=False/TooLarge"]);
-    // The host has asked only for the manifest, and for nothing of the gigabyte.
+    // The host has fetched only the manifest, and not the 1 GiB layer.
     assert_eq!(strange.asked(), 2);
 
     let layer = json!({"mediaType": "application/wasm", "digest": NO_DIGEST, "size": 4096});

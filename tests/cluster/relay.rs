@@ -1,8 +1,8 @@
-//! A relay between a host and the API server that records every request. It can stop at a write,
-//! before the API server receives it or before the host receives the answer, and applies its rules
-//! to all other requests.
+//! A relay between a host and the API server. It records every request, applies rules to them, and can
+//! stop a write before the API server receives it or before the host receives the answer.
 //!
-//! It speaks plain HTTP/1.1 to the host; `kubectl proxy` behind it adds TLS and the administrator's identity.
+//! The host connects with plain HTTP/1.1; `kubectl proxy` behind the relay adds TLS and the
+//! administrator's identity.
 
 mod connection;
 pub(crate) mod rules;
@@ -33,7 +33,7 @@ use tempfile::TempDir;
 use connection::{Connection, serve};
 use rules::{Action, End, On, Rule, Rules, Verb};
 
-/// The point at which the relay stops the next write.
+/// When the relay stops the next write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moment {
     /// The API server has not received it.
@@ -42,8 +42,7 @@ pub(crate) enum Moment {
     After,
 }
 
-/// A stopped write. Its connection is cut when this value is dropped: end the host first, or it
-/// tries again.
+/// A stopped write. Dropping this value closes the connection: kill the host first, or it retries.
 pub(crate) struct Stopped {
     /// Method and path.
     pub(crate) line: String,
@@ -51,29 +50,26 @@ pub(crate) struct Stopped {
 }
 
 impl Stopped {
-    /// Lets a write continue that the API server has not received yet.
+    /// Forwards a write that stopped before the API server.
     pub(crate) fn resume(self) {
         self.release.send(()).expect("the relay waits for it");
     }
 }
 
-/// A delay of the events of watches; everything else passes at once.
+/// Delays watch events; everything else passes at once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Late {
-    /// The length of the delay.
     pub(crate) by: Duration,
-    /// A part of the paths of these watches; empty: all.
+    /// A substring of the watched paths; empty for all watches.
     pub(crate) path: &'static str,
 }
 
-/// A running relay.
 pub(crate) struct Relay {
-    /// The kubeconfig with which a host connects through the relay.
+    /// The kubeconfig for connections through the relay.
     pub(crate) kubeconfig: PathBuf,
-    /// The stopped writes.
     pub(crate) stopped: Receiver<Stopped>,
     shared: Arc<Shared>,
-    // Dropped first: the process must end before its directory is deleted.
+    // Fields drop in order: the process must end before the directory is deleted.
     _proxy: Running,
     _directory: TempDir,
 }
@@ -85,13 +81,12 @@ struct Shared {
     cleared: Condvar,
 }
 
-/// A request that the relay has seen.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) at: Instant,
     /// Method and path.
     pub(crate) line: String,
-    /// The action of the rule that it matched.
+    /// The action that a rule applied to the request.
     pub(crate) action: Option<Action>,
 }
 
@@ -101,32 +96,35 @@ struct State {
     refuses: bool,
     seen: Vec<Seen>,
     open: Vec<Weak<Connection>>,
-    /// The writes that the API server has done and whose answer the host has never received. They
-    /// pass when a host repeats them: otherwise a host that begins with the same write at every
-    /// start, such as the one of its namespace, would never get beyond it.
+    /// The writes that were stopped after the API server. They pass when a host repeats them:
+    /// otherwise a host that starts with the same write every time, such as its namespace, would
+    /// never get past it.
     done: BTreeSet<(String, Vec<u8>)>,
     stopped: Sender<Stopped>,
 }
 
 impl Relay {
-    /// Starts a relay for a control plane; it does not stop writes yet.
+    /// Starts a relay that does not stop writes until `arm` is called.
     pub(crate) fn start(plane: &ControlPlane) -> Result<Self> {
         Self::start_for(&plane.kubeconfig())
     }
 
-    /// Starts a relay for the user and the API server of a kubeconfig.
+    /// Starts a relay for a kubeconfig's user and API server.
     pub(crate) fn start_for(kubeconfig: &Path) -> Result<Self> {
         let directory = tempfile::Builder::new()
             .prefix("innkeeper-relay-")
             .tempdir()?;
         let upstream = directory.path().join("socket");
         let mut command = bound(&path_from_env("INNKEEPER_CONTROLPLANE")?);
-        // Its messages about deliberately broken connections must not fill the suite's output.
-        let log = File::create(directory.path().join("log"))?;
-        command.stdout(Stdio::null()).stderr(log);
-        command.args(["kubectl", "proxy"]);
-        command.arg("--kubeconfig").arg(kubeconfig);
-        command.arg("--unix-socket").arg(&upstream);
+        command
+            .args(["kubectl", "proxy"])
+            .arg("--kubeconfig")
+            .arg(kubeconfig)
+            .arg("--unix-socket")
+            .arg(&upstream)
+            .stdout(Stdio::null())
+            // kubectl reports each connection that a test breaks, which would fill the test output.
+            .stderr(File::create(directory.path().join("log"))?);
         let proxy = spawn_bound(command)?;
         eventually("kubectl proxy listens", || {
             UnixStream::connect(&upstream).map(drop)
@@ -152,8 +150,7 @@ impl Relay {
         let accepting = Arc::clone(&shared);
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
-                // A broken connection means that the host or the proxy has ended, and the test
-                // notices both.
+                // An error means that the host or the proxy has ended, which the test notices.
                 drop(serve(&accepting, &client));
             }
         });
@@ -166,13 +163,13 @@ impl Relay {
         })
     }
 
-    /// Stops at the next write, or at none.
+    /// Stops the next write, or none.
     pub(crate) fn arm(&self, moment: Option<Moment>) {
         self.shared.lock().armed = moment;
     }
 
-    /// Delays the events of these watches from now on, or of none; events that are delayed already
-    /// come at their time.
+    /// Delays these watches' events from now on, or none; events that are already delayed keep
+    /// their delay.
     pub(crate) fn hold_back(&self, late: Option<Late>) {
         self.clear();
         if let Some(Late { by, path }) = late {
@@ -211,7 +208,7 @@ impl Relay {
         }
     }
 
-    /// The requests since the last call.
+    /// Returns the requests since the last call.
     pub(crate) fn seen(&self) -> Vec<Seen> {
         std::mem::take(&mut self.shared.lock().seen)
     }
@@ -222,7 +219,7 @@ impl Shared {
         self.state.lock().expect("no thread panics with the lock")
     }
 
-    /// The moment at which a write must stop, if any.
+    /// Returns when a write must stop, if at all.
     fn moment(&self, line: &str, body: Vec<u8>) -> Option<Moment> {
         let mut state = self.lock();
         let write = (line.to_owned(), body);
@@ -236,7 +233,8 @@ impl Shared {
         moment
     }
 
-    /// Reports a stopped write, and waits for the decision; returns true if the write continues.
+    /// Reports a stopped write, and waits until the test resumes or drops it. Returns true if it
+    /// resumes.
     fn stop(&self, line: String) -> bool {
         let (release, released) = mpsc::channel();
         let stopped = Stopped { line, release };
@@ -244,14 +242,14 @@ impl Shared {
         self.lock().stopped.send(stopped).is_ok() && released.recv().is_ok()
     }
 
-    /// Waits until a request may pass; returns true if it had to wait.
+    /// Waits until a request may pass, and returns true if it had to wait.
     fn hold(&self, line: &str) -> bool {
         let is_held = self.lock().rules.holds(line);
         drop(self.wait_while_held(line));
         is_held
     }
 
-    /// Records a request; returns the action of the first rule that it matches.
+    /// Records a request, and returns the first matching rule's action.
     fn admit(&self, line: &str) -> Option<Action> {
         let mut state = self.lock();
         let action = state.rules.request(line);

@@ -1,5 +1,4 @@
-//! `innkeeper render` prints the objects that the host applies. The tests compare every example
-//! with the fields that the host owns on the API server.
+//! For every example, `innkeeper render` prints the fields that the host owns on the API server.
 
 mod compare;
 
@@ -17,7 +16,7 @@ use crate::{
 };
 use compare::{differences, without_the_hosts};
 
-/// The name of an object among those of one namespace: `apiVersion`, `kind`, name.
+/// Identifies an object within a namespace: `apiVersion`, `kind`, name.
 type Name = (String, String, String);
 
 fn text(value: &Value) -> String {
@@ -32,19 +31,18 @@ fn name_of(object: &Value) -> Name {
     )
 }
 
-/// Returns true if an object is a child of the parent: the parent is its controller, or the object
-/// is retained for the parent.
+/// Returns true if the parent controls the object or the object is retained for it.
 fn belongs(object: &Value, parent: &Value) -> bool {
     let metadata = &object["metadata"];
     let mut owners = metadata["ownerReferences"].as_array().into_iter().flatten();
     let (api_version, kind, name) = name_of(parent);
     let group = api_version.split('/').next().unwrap_or_default();
     let namespace = text(&parent["metadata"]["namespace"]);
-    owners.any(|it| it["controller"] == true && it["uid"] == parent["metadata"]["uid"])
+    owners.any(|owner| owner["controller"] == true && owner["uid"] == parent["metadata"]["uid"])
         || retained_for(metadata) == format!("{group}/{kind}/{namespace}/{name}")
 }
 
-/// The objects of a namespace at one moment, as files for `innkeeper render`.
+/// A namespace's objects at one time, as input for `innkeeper render`.
 struct Snapshot<'a> {
     guest: &'static str,
     site: &'a Site,
@@ -86,41 +84,45 @@ impl<'a> Snapshot<'a> {
         }
     }
 
-    /// The output of `innkeeper render` for a parent, if these objects exist.
-    fn render<'o>(&self, parent: &Value, seen: impl Iterator<Item = &'o Value>) -> Value {
+    /// Returns the output of `innkeeper render` for a parent beside these objects.
+    fn render<'o>(&self, parent: &Value, observed: impl Iterator<Item = &'o Value>) -> Value {
         let file = |name: &str, content: &Value| -> PathBuf {
             let path = self.directory.path().join(name);
             fs::write(&path, content.to_string()).expect("a file can be written");
             path
         };
-        let seen: Vec<&Value> = seen.collect();
-        let seen = json!({ "apiVersion": "v1", "kind": "List", "items": seen });
-        let mut command = self.site.render(self.guest);
-        command.arg("--parent").arg(file("parent.json", parent));
-        command.arg("--observed").arg(file("seen.json", &seen));
-        command
+        let items: Vec<&Value> = observed.collect();
+        let list = json!({ "apiVersion": "v1", "kind": "List", "items": items });
+        let output = self
+            .site
+            .render(self.guest)
+            .arg("--parent")
+            .arg(file("parent.json", parent))
+            .arg("--observed")
+            .arg(file("seen.json", &list))
             .arg("--hash-key")
-            .arg(self.directory.path().join("key"));
-        command.args(["--now", &self.now.to_string()]);
-        let output = command.output().expect("render can be started");
+            .arg(self.directory.path().join("key"))
+            .args(["--now", &self.now.to_string()])
+            .output()
+            .expect("render can be started");
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{errors}");
         serde_json::from_slice(&output.stdout).expect("render writes JSON")
     }
 
-    /// The differences between the rendered children and status of a parent and the applied ones.
+    /// Compares a parent's rendered children and status with the applied ones.
     fn differences(&self, parent: &Value) -> Vec<String> {
         let others = || {
             self.objects
                 .iter()
-                .filter(|it| name_of(it) != name_of(parent))
+                .filter(|object| name_of(object) != name_of(parent))
         };
         let rendered = self.render(parent, others());
-        let fresh = self.render(parent, others().filter(|it| !belongs(it, parent)));
-        let mut found = Vec::new();
-        self.compare_children(parent, &rendered, &fresh, &mut found);
-        self.compare_report(parent, &rendered, &mut found);
-        found
+        let fresh = self.render(parent, others().filter(|object| !belongs(object, parent)));
+        let mut differences = Vec::new();
+        self.compare_children(parent, &rendered, &fresh, &mut differences);
+        self.compare_report(parent, &rendered, &mut differences);
+        differences
     }
 
     fn compare_children(
@@ -131,8 +133,10 @@ impl<'a> Snapshot<'a> {
         found: &mut Vec<String>,
     ) {
         let manager = format!("innkeeper:{}", self.guest);
-        let ours = self.objects.iter().filter(|it| belongs(it, parent));
-        let mut applied: BTreeMap<Name, Value> = ours
+        let mut applied: BTreeMap<Name, Value> = self
+            .objects
+            .iter()
+            .filter(|object| belongs(object, parent))
             .filter_map(|object| Some((name_of(object), applied(object, &manager)?)))
             .collect();
         let fresh = children(fresh);
@@ -141,8 +145,8 @@ impl<'a> Snapshot<'a> {
                 found.push(format!("{name:?} is rendered and was not applied"));
                 continue;
             };
-            // A child on hold is rendered as it exists; the output for a first pass shows how it
-            // was created.
+            // `render` prints a child on hold as it exists; the output for a first pass shows how
+            // it was created.
             let stated = if child["apply"] == "hold" {
                 match fresh.get(&name) {
                     Some(first) => first,
@@ -154,7 +158,11 @@ impl<'a> Snapshot<'a> {
             let live = without_generated(live, &stated["generate"]);
             let object = without_the_hosts(stated["object"].clone());
             let differences = differences(&object, &live);
-            found.extend(differences.iter().map(|it| format!("{name:?}: {it}")));
+            found.extend(
+                differences
+                    .iter()
+                    .map(|difference| format!("{name:?}: {difference}")),
+            );
         }
         found.extend(
             applied
@@ -163,7 +171,8 @@ impl<'a> Snapshot<'a> {
         );
     }
 
-    /// Compares the guest's part of the status: the host adds `Synced`, and `Ready` where the guest does not state it.
+    /// Compares the guest's part of the status: the host adds `Synced`, and `Ready` unless the guest
+    /// states it.
     fn compare_report(&self, parent: &Value, rendered: &Value, found: &mut Vec<String>) {
         let manager = format!("innkeeper:{}:status", self.guest);
         let live = owned(parent, &manager, Some("status")).unwrap_or_default();
@@ -174,14 +183,14 @@ impl<'a> Snapshot<'a> {
         };
         for condition in conditions.as_array_mut().into_iter().flatten() {
             for name in ["lastTransitionTime", "observedGeneration"] {
-                condition.as_object_mut().map(|it| it.remove(name));
+                condition.as_object_mut().map(|fields| fields.remove(name));
             }
         }
         let prefixed = |part: &str, stated: &Value, live: &Value| {
             let differences = differences(stated, live);
             differences
                 .into_iter()
-                .map(move |it| format!("{part}: {it}"))
+                .map(move |difference| format!("{part}: {difference}"))
                 .collect::<Vec<_>>()
         };
         found.extend(prefixed("status", &rendered["status"], &status));
@@ -196,23 +205,27 @@ impl<'a> Snapshot<'a> {
     }
 }
 
-/// The conditions by their type, because they have no order.
+/// Maps conditions by type, because their order has no meaning.
 fn by_type(conditions: &Value) -> Value {
-    let conditions = conditions.as_array().into_iter().flatten();
     conditions
-        .map(|it| (text(&it["type"]), it.clone()))
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|condition| (text(&condition["type"]), condition.clone()))
         .collect()
 }
 
-/// The children of an outcome by name.
+/// Maps an outcome's children by name.
 fn children(outcome: &Value) -> BTreeMap<Name, Value> {
-    let children = outcome["children"].as_array().into_iter().flatten();
-    children
+    outcome["children"]
+        .as_array()
+        .into_iter()
+        .flatten()
         .map(|child| (name_of(&child["object"]), child.clone()))
         .collect()
 }
 
-/// The fields of an object that the host applied, without the host's own.
+/// Returns the fields that the host applied for the guest.
 fn applied(object: &Value, manager: &str) -> Option<Value> {
     let mut applied = owned(object, manager, None)?;
     for field in ["apiVersion", "kind"] {
@@ -224,7 +237,7 @@ fn applied(object: &Value, manager: &str) -> Option<Value> {
     Some(without_the_hosts(applied))
 }
 
-/// Removes the generated values, which `innkeeper render` never sees.
+/// Removes generated values, because `innkeeper render` cannot know them.
 fn without_generated(mut live: Value, generate: &Value) -> Value {
     let generated = generate.as_array().map_or(&[][..], Vec::as_slice);
     if let (Some(Value::Object(data)), false) = (live.get_mut("data"), generated.is_empty()) {
@@ -248,15 +261,16 @@ fn check_rendered(guest: &'static str) {
         }
     }
     site.settle();
-    // The objects may come from two moments, and schedules continue meanwhile; another attempt
-    // reads them again.
+    // The host may write while the test lists objects, and schedules continue meanwhile, so the
+    // test tries again.
     eventually("the rendered objects are the applied ones", || {
         let snapshot = Snapshot::new(guest, &site);
         for (file, name) in &parents {
-            let parent = snapshot.objects.iter().find(|it| name_of(it) == *name);
-            let found = snapshot.differences(parent.expect("the parent exists"));
-            if !found.is_empty() {
-                return Err(format!("{file}, {name:?}:\n{}", found.join("\n")));
+            let has_name = |object: &&Value| name_of(object) == *name;
+            let parent = snapshot.objects.iter().find(has_name);
+            let differences = snapshot.differences(parent.expect("the parent exists"));
+            if !differences.is_empty() {
+                return Err(format!("{file}, {name:?}:\n{}", differences.join("\n")));
             }
         }
         Ok(())

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::suite::{Site, Target};
 
-/// Waits as users do; `kubectl` ignores conditions of older generations.
+/// Waits as users do; `kubectl` ignores conditions for older generations.
 fn kubectl_wait(site: &Site, (api_version, kind, name): Target<'_>) {
     let (group, _) = api_version.split_once('/').unwrap();
     let output = Command::new(path_from_env("INNKEEPER_CONTROLPLANE").unwrap())
@@ -24,12 +24,12 @@ fn kubectl_wait(site: &Site, (api_version, kind, name): Target<'_>) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// Edits the parent of an example, waits for it, and returns the child as it is then.
+/// Edits an example's parent, waits for it, and returns the child.
 fn edited(example: &str, parent: Target<'_>, edit: &Value, child: Target<'_>) -> Value {
     let site = Site::new("rollouts");
     site.apply_example(example);
     site.wait("the example is ready", parent, is_ready);
-    // The second edit finds a host that has just reported the first one.
+    // Two edits, so that the host may still be reporting the first one.
     site.merge(
         parent,
         &json!({ "metadata": { "annotations": { "example.org/mine": "x" } } }),
@@ -39,7 +39,7 @@ fn edited(example: &str, parent: Target<'_>, edit: &Value, child: Target<'_>) ->
     site.get(child)
 }
 
-/// Checks that all Pods of a workload have its template, and that it is the edited one.
+/// Checks that a workload's template has the edit, and that all Pods use it.
 fn check_rolled_out(workload: &Value, new: &str) {
     let template = &workload["spec"]["template"];
     assert!(template.to_string().contains(new), "{template:#}");

@@ -1,5 +1,5 @@
-//! The parents that a plugin selects (`spec.parents`), on the real API server: the host releases
-//! parents that leave the selection, and does not touch parents that were never in it.
+//! Parent selection (`spec.parents`) on the real API server: the host releases parents that leave the
+//! selection, and does not touch parents that were never in it.
 
 use std::{fs, process::Command, time::Duration};
 
@@ -18,11 +18,10 @@ const CRD: &str = "farewells.test.innkeeper.dev";
 const API: &str = "test.innkeeper.dev/v1";
 const FINALIZER: &str = "innkeeper.dev/farewell";
 
-/// Well above the time of a pass and its watch events.
+/// Well above the time for a pass and the watch events after it.
 const QUIET: Duration = Duration::from_millis(800);
 
-/// A control plane with a host, a plugin that finalizes and selects some of the parents, and two
-/// namespaces.
+/// A host with a plugin that finalizes parents and selects some of them, and two namespaces.
 struct SelectionFixture {
     site: PluginSite,
     host: Host,
@@ -32,7 +31,7 @@ struct SelectionFixture {
     theirs: String,
 }
 
-/// Selects the parents with a tier in namespaces of team a.
+/// Selects parents with a tier in team a's namespaces.
 fn selective() -> Value {
     json!({
         "namespaceSelector": {"matchLabels": {"team": "a"}},
@@ -68,7 +67,7 @@ impl SelectionFixture {
         fixture
     }
 
-    /// Changes the selection of the Plugin.
+    /// Changes the Plugin's selection.
     fn select(&self, parents: &Value) {
         let mut spec = json!({
             "source": {"file": {"path": "plugin.wasm"}},
@@ -151,22 +150,29 @@ impl SelectionFixture {
     #[track_caller]
     fn wait_gone(&self, namespace: &str, target: Target<'_>) {
         eventually(&format!("{target:?} is deleted"), || {
-            let found = self.site.stage.find(namespace, target);
             let log = self.host.log().unwrap_or_default();
-            found.map_or(Ok(()), |found| Err(format!("{found:#}\n{log}")))
+            self.site
+                .stage
+                .find(namespace, target)
+                .map_or(Ok(()), |object| Err(format!("{object:#}\n{log}")))
         });
     }
 
     /// The host's writes in both namespaces, without events.
     fn written(&self, mark: usize) -> Vec<String> {
-        let mut writes = self.site.stage.writes_since(mark);
-        writes.retain(|write| [&self.ours, &self.theirs].contains(&&write.namespace));
-        // The host also reports a trap of the guest as an event.
-        writes.retain(|write| write.resource != "events.events.k8s.io");
+        let writes: Vec<_> = self
+            .site
+            .stage
+            .writes_since(mark)
+            .into_iter()
+            .filter(|write| [&self.ours, &self.theirs].contains(&&write.namespace))
+            // The host reports the guest's trap as an event.
+            .filter(|write| write.resource != "events.events.k8s.io")
+            .collect();
         lines(&writes)
     }
 
-    /// Counts the passes of the parents in a namespace.
+    /// Counts the passes for parents in a namespace.
     fn passes(&self, namespace: &str) -> usize {
         let log = self.host.log().unwrap();
         let place = format!("{namespace}/");
@@ -194,7 +200,7 @@ fn parent(name: &str) -> Target<'_> {
     (API, "Farewell", name)
 }
 
-/// The host's writes for a parent that returns to the selection and whose child has not changed.
+/// The host's writes for a parent that returns to the selection with an unchanged child.
 fn writes_for_return(name: &str) -> Vec<String> {
     ["", "/status"]
         .map(|sub| format!("patch {CRD}{sub} {name} 200"))
@@ -210,7 +216,7 @@ fn a_parent_that_leaves_the_selection_is_released_and_can_return() {
     fixture.wait_served(ours, "moves");
     let uid = fixture.child(ours, "moves")["metadata"]["uid"].clone();
 
-    // By its own label: the host ignores changes of the child until the parent returns.
+    // By the parent's label: the host ignores changes to the child until the parent returns.
     fixture.label(ours, "moves", &json!({"tier": null}));
     fixture.wait_unselected(ours, "moves", "spec.parents.labelSelector");
     let mark = stage.settle(QUIET);
@@ -223,7 +229,7 @@ fn a_parent_that_leaves_the_selection_is_released_and_can_return() {
     fixture.wait_served(ours, "moves");
     assert_eq!(fixture.child(ours, "moves")["data"]["said"], "hello");
 
-    // By the labels of its namespace.
+    // By the namespace's labels.
     fixture.label_namespace(ours, &json!({"team": "c"}));
     fixture.wait_unselected(ours, "moves", "spec.parents.namespaceSelector");
     let mark = stage.settle(QUIET);
@@ -232,7 +238,7 @@ fn a_parent_that_leaves_the_selection_is_released_and_can_return() {
     stage.settle(QUIET);
     assert_eq!(fixture.written(mark), writes_for_return("moves"));
 
-    // By an edit of the Plugin.
+    // By an edit to the Plugin.
     fixture.select(&json!({"labelSelector": {"matchLabels": {"tier": "1"}}}));
     fixture.wait_unselected(ours, "moves", "spec.parents.labelSelector");
     fixture.wait_total(0);
@@ -256,8 +262,8 @@ fn a_parent_that_was_never_selected_is_not_touched() {
     let mark = stage.settle(QUIET);
     fixture.wait_total(1);
 
-    // The labels of a namespace cause passes of its parents only, even of parents outside of the
-    // selection.
+    // Changed namespace labels trigger passes for all parents in the namespace, selected or not, and
+    // for no others.
     let ours = &fixture.ours;
     let theirs = &fixture.theirs;
     for (relabelled, other) in [(theirs, ours), (ours, theirs), (theirs, ours)] {
@@ -277,7 +283,7 @@ fn a_parent_that_was_never_selected_is_not_touched() {
     }
     assert_eq!(fixture.written(mark), [""; 0]);
 
-    // Neither a host that starts nor the deletion of the parent changes that.
+    // The host does not touch them after a restart or at their deletion either.
     let mark = stage.mark();
     let host = stage.host();
     let old = std::mem::replace(&mut fixture.host, host);
@@ -310,7 +316,7 @@ fn a_parent_that_was_never_selected_is_not_touched() {
     assert_eq!(touched, [""; 0]);
     assert_eq!(fixture.get(&fixture.ours, "bare")["status"], Value::Null);
 
-    // A parent is served as soon as it is selected.
+    // The host serves a parent as soon as it is selected.
     fixture.label(&fixture.ours, "bare", &json!({"tier": "1"}));
     fixture.wait_served(&fixture.ours, "bare");
     fixture.wait_total(2);
@@ -325,12 +331,12 @@ fn a_parent_outside_of_the_selection_can_be_deleted() {
         fixture.put(ours, name, &json!({"tier": "1"}));
         fixture.wait_served(ours, name);
     }
-    // The first parent has left the selection before its deletion, so the host does not call the
-    // guest that would hold it.
+    // The first parent leaves before its deletion, so the host does not call the guest, which would
+    // block the deletion.
     fixture.label(ours, "before", &json!({"tier": null}));
     fixture.wait_unselected(ours, "before", "spec.parents.labelSelector");
     stage.delete(ours, parent("before"));
-    // The second parent leaves while its guest holds it.
+    // The second parent leaves while the guest blocks the deletion.
     stage.delete(ours, parent("after"));
     fixture.wait(ours, "after", |parent| {
         is_synced(parent, "False", "GuestTrapped") && finalizers(parent) == [FINALIZER]
@@ -351,7 +357,7 @@ fn two_hosts_do_not_overwrite_each_others_conditions() {
     fixture.wait_served(ours, "shared");
     fixture.label(ours, "shared", &json!({"tier": null}));
     fixture.wait_unselected(ours, "shared", "spec.parents.labelSelector");
-    // The write of another host that serves the parent now.
+    // The test imitates another host that serves the parent now.
     let now = "2026-01-01T00:00:00Z";
     let status = json!({
         "apiVersion": API, "kind": "Farewell",
@@ -375,7 +381,7 @@ fn two_hosts_do_not_overwrite_each_others_conditions() {
     assert_eq!(condition(&shared, "Synced").unwrap(), "True/Applied: ");
 }
 
-/// Runs `innkeeper status` on the cluster of a stage; returns the exit code and the printed JSON.
+/// Runs `innkeeper status` against the stage's cluster, and returns the exit code and the JSON output.
 fn status(stage: &Stage) -> (Option<i32>, Value) {
     let output = Command::new(path_from_env("INNKEEPER_BIN").unwrap())
         .args(["status", "--kubeconfig"])
@@ -406,8 +412,8 @@ fn status_dry_run_and_rollback_consider_only_selected_parents() {
     fixture.wait_healthy(&host);
     for number in 1..3 {
         let name = moody::name(number);
-        let left = |parent: &Value| is_synced(parent, "Unknown", "NotSelected");
-        stage.wait(&host, namespace, (API, "Moody", &name), left);
+        let is_released = |parent: &Value| is_synced(parent, "Unknown", "NotSelected");
+        stage.wait(&host, namespace, (API, "Moody", &name), is_released);
     }
     // This parent was never selected.
     fixture.put(3, &json!({}));
@@ -424,7 +430,7 @@ fn status_dry_run_and_rollback_consider_only_selected_parents() {
     assert_eq!(code, Some(0), "{survey:#}");
     assert_eq!(survey["plugins"][0]["parents"], 1);
     assert_eq!(survey["plugins"][0]["ready"], 1);
-    // Parents that are not selected count neither as Ready nor as not Ready.
+    // Unselected parents count neither as Ready nor as not Ready.
     assert_eq!(survey["parents"], json!([]), "{survey:#}");
 
     // A candidate revision does not affect the other parents.
@@ -437,7 +443,7 @@ fn status_dry_run_and_rollback_consider_only_selected_parents() {
     let expected = json!({"parents": 1, "creates": 0, "updates": 0, "deletes": 1, "faults": 0});
     assert_eq!(candidate["counts"], expected);
 
-    // A fault of the only selected parent is a fault of all parents.
+    // With one selected parent, its fault counts as 100 %.
     let mut trap = moody::mood("trap");
     trap["parents"] = selecting["parents"].clone();
     fixture.apply(&fixture.approved(&host, &trap));

@@ -1,4 +1,4 @@
-//! Hosts that share a cluster by the labels of Plugins.
+//! Hosts that share a cluster by selecting Plugins by label.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ fn host_of_team(stage: &Stage, team: &str) -> Host {
     Host::start(&stage.plane.kubeconfig(), &options).unwrap()
 }
 
-/// Waits until a Plugin is served; a failure shows the log of the host that should serve it.
+/// Waits until a Plugin is served; a failure shows this host's log.
 #[track_caller]
 pub(crate) fn wait_serving(stage: &Stage, host: &Host, name: &str) {
     eventually(&format!("{name} is served"), || {
@@ -61,7 +61,7 @@ pub(crate) fn wait_serving(stage: &Stage, host: &Host, name: &str) {
     });
 }
 
-/// The holders of leases, by the identities that the hosts were given.
+/// Returns the lease holders' `--lease-identity`.
 fn holders(stage: &Stage) -> Vec<String> {
     let leases = Kind::new("coordination.k8s.io/v1", "Lease", HOST_NAMESPACE);
     let leases = stage.plane.user().list(leases, "").unwrap();
@@ -79,8 +79,8 @@ fn wait_released(host: &Host) {
     wait_logged(host, "a host releases a Plugin", "not chosen any more");
 }
 
-/// The labels of a Plugin select the one host that serves it. Two hosts with the same Plugin would
-/// write against each other.
+/// Labels select the only host that serves a Plugin. Two hosts with the same Plugin would overwrite
+/// each other's changes.
 #[test]
 fn two_hosts_share_a_cluster_by_the_labels_of_plugins() {
     let stage = Stage::full(Vec::new());
@@ -95,20 +95,27 @@ fn two_hosts_share_a_cluster_by_the_labels_of_plugins() {
     let namespace = stage.namespace("shared");
     stage.apply_example(&namespace, "examples/memcached/01-article.yaml");
     stage.wait(&red, &namespace, CACHE, is_ready);
-    let made = stage.get(&namespace, DEPLOYMENT);
+    let deployment = stage.get(&namespace, DEPLOYMENT);
 
-    // Both hosts write, each with a lease of its own.
+    // Both hosts write, each with a separate lease.
     assert_eq!(holders(&stage), ["blue", "red"]);
     let by_agent = |mark: usize, name: &str| -> Vec<String> {
-        let mut writes = stage.writes_since(mark);
         let agent = format!("({name}_");
-        writes.retain(|write| write.user_agent.contains(&agent));
+        let writes: Vec<_> = stage
+            .writes_since(mark)
+            .into_iter()
+            .filter(|write| write.user_agent.contains(&agent))
+            .collect();
         lines(&writes)
     };
     assert!(!by_agent(0, "red").is_empty());
     let by_blue = by_agent(0, "blue");
-    let of_plugins = |line: &&String| line.contains("plugins.") || line.contains("deployments.");
-    assert_eq!(by_blue.iter().filter(of_plugins).count(), 0, "{by_blue:?}");
+    let is_for_plugin = |line: &&String| line.contains("plugins.") || line.contains("deployments.");
+    assert_eq!(
+        by_blue.iter().filter(is_for_plugin).count(),
+        0,
+        "{by_blue:?}"
+    );
     let unselected = stage
         .plane
         .user()
@@ -117,8 +124,8 @@ fn two_hosts_share_a_cluster_by_the_labels_of_plugins() {
         .unwrap();
     assert_eq!(unselected["status"], Value::Null);
 
-    // A new label moves the Plugin: one host releases it, the other takes over, and nothing is
-    // created again.
+    // A new label moves the Plugin: one host releases it, the other takes over, and the children
+    // stay.
     let relabel = json!({"metadata": {"labels": {"team": "blue"}}});
     stage.plane.user().merge(PLUGIN, "cache", &relabel).unwrap();
     wait_released(&red);
@@ -130,9 +137,9 @@ fn two_hosts_share_a_cluster_by_the_labels_of_plugins() {
     });
     assert_eq!(by_agent(mark, "red"), [""; 0], "it has released the Plugin");
     let after = stage.get(&namespace, DEPLOYMENT);
-    assert_eq!(after["metadata"]["uid"], made["metadata"]["uid"]);
+    assert_eq!(after["metadata"]["uid"], deployment["metadata"]["uid"]);
 
-    // A Plugin that no host selects is not served, and its children stay.
+    // No host serves a Plugin that none selects, and the children stay.
     let relabel = json!({"metadata": {"labels": {"team": "green"}}});
     stage.plane.user().merge(PLUGIN, "cache", &relabel).unwrap();
     wait_released(&blue);
@@ -141,6 +148,6 @@ fn two_hosts_share_a_cluster_by_the_labels_of_plugins() {
     stage.settle(Duration::from_secs(2));
     assert_eq!(lines(&stage.writes_since(mark)), [""; 0]);
     let last = stage.get(&namespace, DEPLOYMENT);
-    assert_eq!(last["metadata"]["uid"], made["metadata"]["uid"]);
+    assert_eq!(last["metadata"]["uid"], deployment["metadata"]["uid"]);
     assert_eq!(last["spec"]["replicas"], 4);
 }

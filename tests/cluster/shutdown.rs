@@ -1,4 +1,4 @@
-//! SIGTERM under load: the host ends by itself, with success and in time, and the next host
+//! SIGTERM under load: the host exits with success within the grace period, and the next host
 //! converges without repeating a write.
 
 use std::{
@@ -13,13 +13,12 @@ use serde_json::json;
 use crate::stage::{Stage, is_applied, is_synced, lines, wait_logged};
 
 const API: &str = "cache.example.com/v1";
-/// Enough that the host still has work when the test stops it.
+/// Enough to keep the host busy until the test stops it.
 const PARENTS: usize = 60;
 
-/// The default grace period of a Pod.
+/// A Pod's default grace period.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// Creates parents, and returns their names.
 fn parents(stage: &Stage, namespace: &str) -> Vec<String> {
     let names: Vec<String> = (0..PARENTS)
         .map(|number| format!("cache-{number}"))
@@ -35,14 +34,18 @@ fn parents(stage: &Stage, namespace: &str) -> Vec<String> {
 }
 
 /// Waits until the host has made this many writes since a mark.
-fn wait_writes(stage: &Stage, mark: usize, wanted: usize) {
+fn wait_writes(stage: &Stage, mark: usize, expected: usize) {
     eventually("the host is in the middle of its work", || {
         let count = stage.writes_since(mark).len();
-        if count >= wanted { Ok(()) } else { Err(count) }
+        if count >= expected {
+            Ok(())
+        } else {
+            Err(count)
+        }
     });
 }
 
-/// A user can always end a host whose passes do not end, for example without an API server.
+/// A user must be able to stop a host whose passes hang, for example without an API server.
 #[test]
 fn a_second_signal_ends_the_host_at_once_with_its_own_exit_code() {
     let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
@@ -53,7 +56,7 @@ fn a_second_signal_ends_the_host_at_once_with_its_own_exit_code() {
     let mark = stage.mark();
     let mut host = stage.host();
     wait_writes(&stage, mark, PARENTS / 4);
-    // The paused API server does not answer the current writes, so that no pass ends.
+    // The paused API server does not answer the current writes, so no pass ends.
     stage.plane.control(&["pause", "apiserver"]).unwrap();
     host.process().signal(Signal::TERM).unwrap();
     wait_logged(
@@ -69,9 +72,8 @@ fn a_second_signal_ends_the_host_at_once_with_its_own_exit_code() {
     stage.plane.control(&["resume", "apiserver"]).unwrap();
 }
 
-/// The host finishes its running passes and starts no new ones. A host that ended in the middle of
-/// a pass would leave more work to the next one, and one that took all passes would exceed the
-/// grace period.
+/// The host finishes running passes and starts no new ones: aborting passes would leave more work to
+/// the next host, and running all pending passes would exceed the grace period.
 #[test]
 fn sigterm_under_load_ends_in_time_and_the_next_host_converges() {
     let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
@@ -84,11 +86,11 @@ fn sigterm_under_load_ends_in_time_and_the_next_host_converges() {
     let mut host = stage.host();
     wait_writes(&stage, mark, PARENTS / 2);
     host.process().signal(Signal::TERM).unwrap();
-    let asked = Instant::now();
+    let signalled = Instant::now();
     let status = host.process().wait_for(GRACE).unwrap();
     assert!(status.success(), "{status}:\n{}", host.log().unwrap());
-    assert!(asked.elapsed() < GRACE);
-    // Some parents must be left, or the host was not under load.
+    assert!(signalled.elapsed() < GRACE);
+    // If no parent is left, the host was not under load.
     let is_done = |name: &str| {
         let parent = stage.get(&namespace, (API, "Memcached", name));
         is_synced(&parent, "True", "Applied")

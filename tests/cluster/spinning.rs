@@ -1,4 +1,4 @@
-//! Plugins that spin, with the longest deadline, beside a plugin with the usual one: the waits of the neighbour.
+//! Plugins that spin until the longest deadline must not delay a well-behaved plugin.
 
 use std::{
     fs,
@@ -15,13 +15,13 @@ use crate::{
     stage::{Stage, is_applied},
 };
 
-/// The groups of the spinning plugins, of which each has a kind of its own. As many as there are guest threads.
+/// The spinning plugins' API groups, one for each guest thread.
 const GROUPS: [&str; 3] = ["one.example.com", "two.example.com", "three.example.com"];
 
-/// Limit for each pass of the neighbour, which takes some hundredths of a second: far below the 30 s of a spinning call.
+/// Limit for each pass for the neighbour: a pass takes some 10 ms, and a spinning call 30 s.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// CPU time of the host after which the plugins spin.
+/// Once the host has used this CPU time, the plugins must be spinning.
 const SPINNING: Duration = Duration::from_secs(2);
 
 fn plugin(name: &str, deadline: &str, group: &str, kind: &str) -> Value {
@@ -37,8 +37,8 @@ fn plugin(name: &str, deadline: &str, group: &str, kind: &str) -> Value {
     })
 }
 
-/// Slow plugins together leave a thread and half of the memory to the others, although each call asks for more than there is.
-/// Without this rule, the first pass of the neighbour took 30 s.
+/// The host reserves one thread and half of the guest memory for fast plugins. Without this rule, the
+/// neighbour's first pass took 30 s.
 #[test]
 fn plugins_that_spin_for_thirty_seconds_do_not_hold_up_their_neighbour() {
     const API: &str = "test.innkeeper.dev/v1";

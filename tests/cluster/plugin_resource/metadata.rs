@@ -1,5 +1,5 @@
-//! The metadata of Plugins with grants that only the verb `grant` may change: labels, owner references, finalizers, and the
-//! managers of fields.
+//! Changing labels, owner references, finalizers or field managers of a Plugin with grants needs the
+//! verb `grant`.
 
 use anyhow::Result;
 use innkeeper_tests::{
@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use super::{PLUGIN, children, denied, patch, plugin, stage};
 
-/// A Plugin with metadata of each kind that decides who serves, keeps or deletes it. Its owner exists.
-fn kept(name: &str, more: Value) -> Value {
+/// A Plugin with a label, a finalizer, and a reference to an owner that exists.
+fn with_metadata(name: &str, more: Value) -> Value {
     let mut plugin = plugin(name, more);
     let metadata = plugin["metadata"].as_object_mut().unwrap();
     metadata.insert("labels".to_owned(), json!({"team": "web"}));
@@ -27,7 +27,7 @@ fn existing_owner() -> Value {
     owner("default", &namespace.unwrap()["metadata"]["uid"])
 }
 
-/// The garbage collector removes such an owner reference, or deletes an object that has no others.
+/// A reference that the garbage collector removes; it deletes an object that has no others.
 fn missing_owner() -> Value {
     owner("gone", &json!("11111111-1111-1111-1111-111111111111"))
 }
@@ -36,7 +36,8 @@ fn owner(name: &str, uid: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "name": name, "uid": uid})
 }
 
-/// Changes of the metadata of [`kept`], and if the right to update `plugins/finalizers` is enough for them.
+/// Changes to the metadata from [`with_metadata`], and whether permission to update
+/// `plugins/finalizers` is enough for them.
 fn metadata_changes() -> Vec<(&'static str, Value, bool)> {
     let existing = existing_owner();
     let mut blocking = existing.clone();
@@ -61,7 +62,7 @@ fn metadata_changes() -> Vec<(&'static str, Value, bool)> {
     ]
 }
 
-/// Sends a change of the metadata by server-side apply, as a patch and as an update, which have the same result.
+/// Sends a metadata change as server-side apply, patch and update, which must have the same result.
 fn send_change(user: &User, before: &Value, field: &str, value: &Value) -> Vec<Result<Value>> {
     let name = before["metadata"]["name"].as_str().unwrap();
     let change = |object: &Value| {
@@ -77,7 +78,7 @@ fn send_change(user: &User, before: &Value, field: &str, value: &Value) -> Vec<R
     ]
 }
 
-/// Removes a Plugin at once.
+/// Deletes a Plugin without waiting for finalizers.
 fn remove(name: &str) {
     let admin = stage().plane.user();
     let unfinalized = json!({"metadata": {"finalizers": null}});
@@ -85,14 +86,15 @@ fn remove(name: &str) {
     admin.delete(PLUGIN, name).unwrap();
 }
 
-/// With `--plugin-selector` the labels decide which host serves a Plugin, with its grants. The garbage collector deletes a
-/// Plugin without an owner that exists, and the host's finalizer keeps a Plugin while its parents need it.
+/// With `--plugin-selector`, labels decide which host serves a Plugin and its grants. The garbage
+/// collector deletes a Plugin whose owners are all missing, and the host's finalizer keeps a Plugin
+/// while parents need it.
 #[test]
 fn a_user_without_the_verb_grant_cannot_change_the_metadata_that_keeps_a_plugin_with_grants() {
     let stage = stage();
     for (number, (field, value, _)) in metadata_changes().into_iter().enumerate() {
         let name = &*format!("kept-{number}");
-        let granted = kept(name, children("Pod"));
+        let granted = with_metadata(name, children("Pod"));
         stage.granter.apply(&granted).unwrap();
         for result in send_change(&stage.editor, &granted, field, &value) {
             let error = format!("{:#}", result.as_ref().expect_err(field));
@@ -102,7 +104,7 @@ fn a_user_without_the_verb_grant_cannot_change_the_metadata_that_keeps_a_plugin_
             );
             denied(result, &[]);
         }
-        // The status has its own right, and its writes leave the metadata as it is.
+        // Status writes need no verb `grant`, because they do not change metadata.
         let before = stage.editor.get(PLUGIN, name).unwrap().unwrap();
         let patch = json!({"metadata": {field: value}, "status": {}});
         let admin = stage.plane.user();
@@ -112,12 +114,12 @@ fn a_user_without_the_verb_grant_cannot_change_the_metadata_that_keeps_a_plugin_
         drop(admin.apply_status_as("other", &applied));
         let after = stage.editor.get(PLUGIN, name).unwrap().unwrap();
         assert_eq!(after["metadata"][field], before["metadata"][field]);
-        // No other rule refuses it.
+        // No other rule denies the change.
         let change = json!({"metadata": {field: value}});
         stage.granter.merge(PLUGIN, name, &change).unwrap();
         remove(name);
 
-        let ungranted = kept(name, json!({}));
+        let ungranted = with_metadata(name, json!({}));
         stage.editor.apply(&ungranted).unwrap();
         stage.editor.merge(PLUGIN, name, &change).unwrap();
         remove(name);
@@ -131,13 +133,17 @@ fn a_user_without_the_verb_grant_cannot_change_the_metadata_that_keeps_a_plugin_
     stage.editor.delete(PLUGIN, "free").unwrap();
 }
 
-/// A host sets its finalizer, and the garbage collector removes owner references and its own finalizers.
+/// Hosts and the garbage collector need this permission: they set and remove finalizers, and remove
+/// owner references.
 #[test]
 fn the_right_to_update_finalizers_is_enough_to_remove_what_keeps_a_plugin_with_grants() {
     let stage = stage();
     for (number, (field, value, is_enough)) in metadata_changes().into_iter().enumerate() {
         let name = &*format!("finalized-{number}");
-        stage.granter.apply(&kept(name, children("Pod"))).unwrap();
+        stage
+            .granter
+            .apply(&with_metadata(name, children("Pod")))
+            .unwrap();
         let change = json!({"metadata": {field: value}});
         let changed = stage.keeper.merge(PLUGIN, name, &change);
         if is_enough {
@@ -153,8 +159,8 @@ fn the_right_to_update_finalizers_is_enough_to_remove_what_keeps_a_plugin_with_g
     }
 }
 
-/// The policy is no obstacle for the garbage collector: it removes the owner that is missing, and its finalizer of a Plugin
-/// that is deleted in the foreground.
+/// The policy lets the garbage collector remove the reference to a missing owner, and the finalizer
+/// for foreground deletion.
 #[test]
 fn the_garbage_collector_maintains_a_plugin_with_grants() {
     let stage = stage();
@@ -179,7 +185,8 @@ fn the_garbage_collector_maintains_a_plugin_with_grants() {
     });
 }
 
-/// Server-side apply removes a field only if its manager owns the field and no other manager does.
+/// Server-side apply removes a field only if no other manager owns it, so co-owning a grant would
+/// keep it.
 #[test]
 fn a_user_without_the_verb_grant_cannot_keep_a_grant_that_its_manager_removes() {
     let stage = stage();
@@ -199,7 +206,7 @@ fn a_user_without_the_verb_grant_cannot_keep_a_grant_that_its_manager_removes() 
         assert!(error.contains("metadata.managedFields "), "{error}");
         denied(result, &[]);
     }
-    // Fields that the user may change have its manager.
+    // The user may own fields that anyone may change.
     let mut suspended = plugin(name, json!({"suspend": true}));
     suspended["spec"].as_object_mut().unwrap().remove("source");
     stage.editor.apply_as("other", &suspended).unwrap();

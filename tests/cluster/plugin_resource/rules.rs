@@ -1,10 +1,11 @@
-//! The rules of the Plugin resource: each refusal names the field and the remedy.
+//! The CRD's validation rules: each message names the field and the remedy.
 
 use serde_json::{Value, json};
 
 use super::{plugin, stage};
 
-/// The API server's error for an administrator, whom only a rule can refuse.
+/// Returns the API server's error for an administrator, so that only a validation rule can reject the
+/// Plugin.
 fn refusal(plugin: &Value) -> String {
     let error = stage()
         .plane
@@ -14,7 +15,7 @@ fn refusal(plugin: &Value) -> String {
     format!("{error:#}")
 }
 
-/// Checks that a rule refuses each spec, and names the field and the remedy.
+/// Checks that a rule rejects each spec, and that the message names the field and the remedy.
 fn check_refused(cases: impl IntoIterator<Item = (Value, &'static str, &'static str)>) {
     for (more, field, message) in cases {
         let error = refusal(&plugin("refused", more.clone()));

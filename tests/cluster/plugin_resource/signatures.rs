@@ -1,10 +1,10 @@
-//! Which fields a signature frees from the verb `grant`.
+//! The fields that need no verb `grant` if the Plugin verifies signatures.
 
 use serde_json::{Value, json};
 
 use super::{check_change, grants, keys};
 
-/// A pipeline that ships signed versions needs no right to grant: the signature proves the code.
+/// A pipeline that ships signed versions needs no verb `grant`, because the signature proves the code.
 #[test]
 fn a_signature_by_a_key_a_name_and_a_least_version_replaces_the_verb_grant_for_the_source() {
     let signed = |more: &Value| {
@@ -27,7 +27,7 @@ fn a_signature_by_a_key_a_name_and_a_least_version_replaces_the_verb_grant_for_t
         // The key may have signed other plugins.
         json!({}),
         json!({"minVersion": least}),
-        // It has signed old versions, and one of them would undo the digest that an administrator has chosen.
+        // An old version with the same key would bypass the digest that an administrator pinned.
         json!({"name": "web"}),
         json!({"name": "web", "repository": repository}),
     ] {
@@ -54,7 +54,7 @@ fn a_signature_by_a_key_a_name_and_a_least_version_replaces_the_verb_grant_for_t
     ] {
         check_change(&named, &with("verify", verify), &["verify"]);
     }
-    // Nor do keys of the same write make it free.
+    // Keys that the same write adds do not count.
     let unsigned = json!({"grants": grants("Pod")});
     let with_keys = with("verify", named["verify"].clone());
     check_change(&unsigned, &with_keys, &["verify"]);

@@ -1,4 +1,4 @@
-//! One connection of a host through a relay: requests in one direction, answers in the other.
+//! One connection through a relay, with a thread for requests and a thread for answers.
 
 use std::{
     io::{self, BufRead, BufReader, Read as _, Write as _},
@@ -21,7 +21,6 @@ use super::{
     rules::{Action, End, FLOOD, answer, expired, is_write},
 };
 
-/// Relays one connection, with a thread for each direction.
 pub(super) fn serve(shared: &Arc<Shared>, client: &TcpStream) -> Result<()> {
     if shared.lock().refuses {
         return reset_on_close(client);
@@ -48,7 +47,7 @@ pub(super) fn serve(shared: &Arc<Shared>, client: &TcpStream) -> Result<()> {
     Ok(())
 }
 
-/// Turns the close of a connection into a reset.
+/// Makes closing the connection send a reset.
 fn reset_on_close(client: &TcpStream) -> Result<()> {
     Ok(TcpSocket::from_std_stream(client.try_clone()?).set_zero_linger()?)
 }
@@ -58,27 +57,27 @@ pub(super) struct Connection {
     client: TcpStream,
     server: UnixStream,
     asked: Mutex<Asked>,
-    /// True if the host must see a reset, which an orderly shutdown would prevent.
+    /// True if the host must see a reset, which a shutdown of the write side would prevent.
     is_reset: AtomicBool,
 }
 
-/// The last request of a connection; a connection has one request at a time.
+/// A connection's last request; HTTP/1.1 has one request at a time.
 #[derive(Clone, Default)]
 pub(super) struct Asked {
     pub(super) line: String,
-    /// The position of the request within its connection.
+    /// Counts the connection's requests.
     number: usize,
-    /// True if the relay stops at its answer.
+    /// True if the relay stops the answer.
     stops: bool,
     action: Option<Action>,
 }
 
-/// A part of an answer on its way to the host.
+/// A part of an answer, in the delivery queue.
 struct Piece {
     due: Instant,
     line: String,
     bytes: Vec<u8>,
-    /// The end of the connection after this piece, if any.
+    /// How to end the connection after this piece, if at all.
     end: Option<End>,
 }
 
@@ -87,7 +86,7 @@ impl Connection {
         self.asked.lock().expect("no thread panics with the lock")
     }
 
-    /// The last request; `stops` is cleared, because only the beginning of an answer stops.
+    /// Returns the last request and clears `stops`, because only the start of an answer stops.
     fn answered(&self) -> Asked {
         let mut asked = self.asked();
         let stops = std::mem::take(&mut asked.stops);
@@ -101,12 +100,12 @@ impl Connection {
         match end {
             End::Close => self.cut(),
             End::Reset => {
-                // A connection that cannot be prepared for a reset is gone already.
+                // An error means that the connection is already closed.
                 drop(reset_on_close(&self.client));
                 self.is_reset.store(true, Ordering::Relaxed);
                 self.cut();
             }
-            // The thread that reads the requests ends the connection when the host does.
+            // The request thread closes the connection when the host does.
             End::Silence => {}
         }
     }
@@ -140,7 +139,7 @@ impl Connection {
             body,
         }) = read_request(&mut client)?
         {
-            // A held request whose host has ended meanwhile is lost, as in a failed network.
+            // Drops a held request if the host has ended meanwhile, as a failed network would.
             if self.shared.hold(&line) && self.is_abandoned() {
                 return Ok(());
             }
@@ -188,7 +187,7 @@ impl Connection {
     }
 
     fn relay_answers(self: &Arc<Self>) -> io::Result<()> {
-        // Reading continues while a piece is held back, because the delays would add up otherwise.
+        // A separate thread delivers the pieces: with reads in the same thread, delays would add up.
         let (sender, pieces) = mpsc::channel::<Piece>();
         let connection = Arc::clone(self);
         thread::spawn(move || connection.deliver(&pieces));
@@ -241,7 +240,7 @@ impl Connection {
         }
     }
 
-    /// Writes the answers of the API server to the host when they are due.
+    /// Writes the API server's answers to the host when they are due.
     fn deliver(&self, pieces: &Receiver<Piece>) {
         for piece in pieces {
             thread::sleep(piece.due.saturating_duration_since(Instant::now()));
@@ -254,20 +253,18 @@ impl Connection {
                 return;
             }
         }
-        // The API server has closed its side, and all its answers have passed.
+        // The API server has closed the connection, and all answers have passed.
         self.cut();
     }
 }
 
-/// A watch request that does not ask for bookmarks.
+/// Turns off bookmarks in a watch request.
 fn without_bookmarks(bytes: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(bytes);
-    let asks = "allowWatchBookmarks=true";
-    text.replacen(asks, "allowWatchBookmarks=false", 1)
+    text.replacen("allowWatchBookmarks=true", "allowWatchBookmarks=false", 1)
         .into_bytes()
 }
 
-/// One request as the host sent it.
 struct Request {
     /// Method and path.
     line: String,
@@ -276,7 +273,7 @@ struct Request {
     body: Vec<u8>,
 }
 
-/// Reads the next request of a connection; none if the host has closed it.
+/// Reads the next request; `None` if the host has closed the connection.
 fn read_request(client: &mut impl BufRead) -> Result<Option<Request>> {
     let mut bytes = Vec::new();
     let mut length = 0;

@@ -1,6 +1,6 @@
-//! The rules of a relay, and their match with requests and answers.
+//! A relay's rules, and how they match requests and answers.
 //!
-//! Pure: no sockets, no clock; a match depends only on the requests so far.
+//! Without sockets or clock: a match depends only on the requests so far.
 
 use std::time::Duration;
 
@@ -10,11 +10,10 @@ use serde_json::json;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct On {
     pub(crate) verb: Verb,
-    /// A part of the path, without the query; empty: every path.
+    /// A substring of the path without the query; empty for every path.
     pub(crate) path: &'static str,
 }
 
-/// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Any,
@@ -24,7 +23,6 @@ pub(crate) enum Verb {
     Write,
 }
 
-/// The effect of a rule on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// The relay answers, and the API server never receives the request.
@@ -33,53 +31,52 @@ pub(crate) enum Action {
         /// Seconds, for the header `Retry-After`.
         retry_after: Option<u32>,
     },
-    /// The relay answers, and reports within the watch that its version is too old (410).
+    /// The relay answers the watch with an error event: the version is too old (410).
     Expire,
-    /// The API server executes the request, and the connection ends without an answer.
+    /// The API server executes the request, and the relay closes the connection without an answer.
     Lose,
-    /// The API server executes the request, and the answer is a timeout (504).
+    /// The API server executes the request, and the relay answers with a timeout (504).
     GiveUp,
-    /// Each piece of the answer comes this many milliseconds later.
+    /// Delays each piece of the answer by this many milliseconds.
     Late(u64),
     /// Nothing passes, in either direction, until the rules are cleared.
     Hold,
     /// Only this many bytes of the answer pass.
     Cut { after: usize, end: End },
-    /// The relay answers with these bytes, header included, and closes the connection; the API server never receives the
-    /// request.
+    /// The relay answers with these bytes, including the header, and closes the connection; the API
+    /// server never receives the request.
     Forge(&'static [u8]),
-    /// The API server executes the request, and its answer is replaced by these bytes, header included.
+    /// The API server executes the request, and the relay answers with these bytes, including the
+    /// header.
     Replace(&'static [u8]),
-    /// The relay answers without end, and the API server never receives the request.
+    /// The relay sends an endless answer, and the API server never receives the request.
     Flood,
-    /// A requested watch comes without bookmarks.
+    /// The relay removes the request for bookmarks from a watch.
     NoBookmarks,
 }
 
-/// The end of a connection.
+/// How a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// An orderly close, as far as TCP can tell.
     Close,
-    /// A reset.
     Reset,
-    /// No end: the connection stays open, and no more data comes.
+    /// The connection stays open, without more data.
     Silence,
 }
 
-/// One rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rule {
     pub(crate) on: On,
-    /// The rule acts on every n-th request to which it applies; 1: on each.
+    /// Acts on every n-th request that matches.
     pub(crate) every: u32,
-    /// The rule acts at most this many times.
+    /// Acts at most this many times.
     pub(crate) times: u32,
     pub(crate) action: Action,
 }
 
 impl Rule {
-    /// A rule that acts on every request.
+    /// A rule that acts on every request that matches.
     pub(crate) const fn always(on: On, action: Action) -> Self {
         Self {
             on,
@@ -91,7 +88,7 @@ impl Rule {
 }
 
 impl On {
-    /// Returns true if the rule applies to a request, given by its first line.
+    /// Matches a request's first line.
     pub(crate) fn matches(self, line: &str) -> bool {
         let path = line.split(['?', ' ']).nth(1).unwrap_or_default();
         let is_watch = line.contains("watch=");
@@ -110,7 +107,7 @@ pub(crate) fn is_write(line: &str) -> bool {
     !line.starts_with("GET ") && !line.contains("accessreviews")
 }
 
-/// The rules of a relay, in order; the first one that matches a request decides.
+/// Rules in order of precedence: the first match decides.
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
     active: Vec<Active>,
@@ -119,9 +116,9 @@ pub(crate) struct Rules {
 #[derive(Debug)]
 struct Active {
     rule: Rule,
-    /// The number of requests to which it applied.
+    /// The number of requests that matched.
     asked: u32,
-    /// The number of requests on which it acted.
+    /// How often the rule acted.
     met: u32,
 }
 
@@ -147,7 +144,7 @@ impl Rules {
         self.active.clear();
     }
 
-    /// The action on a request before the API server receives it.
+    /// Returns the action for a request before the API server receives it.
     pub(crate) fn request(&mut self, line: &str) -> Option<Action> {
         self.first(line, |action| {
             matches!(
@@ -164,8 +161,8 @@ impl Rules {
         })
     }
 
-    /// The number of bytes after which an answer ends, and its end; evaluated for each piece of the
-    /// answer until there is one.
+    /// Returns after how many bytes, and how, to end an answer. The relay asks for each piece until a
+    /// rule matches.
     pub(crate) fn cut(&mut self, line: &str) -> Option<(usize, End)> {
         match self.first(line, |action| matches!(action, Action::Cut { .. }))? {
             Action::Cut { after, end } => Some((after, end)),
@@ -173,20 +170,20 @@ impl Rules {
         }
     }
 
-    /// The delay of a piece of an answer.
+    /// Returns the delay for each piece of an answer.
     pub(crate) fn late(&self, line: &str) -> Duration {
-        let rules = self
+        let matching = self
             .active
             .iter()
             .filter(|active| active.rule.on.matches(line));
-        let late = rules.filter_map(|active| match active.rule.action {
+        let late = matching.filter_map(|active| match active.rule.action {
             Action::Late(milliseconds) => Some(milliseconds),
             _ => None,
         });
         Duration::from_millis(late.max().unwrap_or_default())
     }
 
-    /// Returns true if a request and its answer may not pass now.
+    /// Returns true while a request and the answer may not pass.
     pub(crate) fn holds(&self, line: &str) -> bool {
         self.active
             .iter()
@@ -201,17 +198,17 @@ impl Rules {
     }
 }
 
-/// The API server's answer with this code.
+/// Imitates the API server's answer with this code.
 pub(crate) fn answer(code: u16, retry_after: Option<u32>) -> Vec<u8> {
     let wait = retry_after.map_or_else(String::new, |after| format!("Retry-After: {after}\r\n"));
     message(code, &wait, &status(code))
 }
 
-/// The start of an answer whose end is the end of the connection.
+/// The start of an answer without a length, which ends with the connection.
 pub(crate) const FLOOD: &[u8] =
     b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n{\"metadata\": \"";
 
-/// The API server's answer to a watch whose version is too old.
+/// Imitates the API server's answer to a watch whose version is too old.
 pub(crate) fn expired() -> Vec<u8> {
     let line = format!("{{\"type\":\"ERROR\",\"object\":{}}}\n", status(410));
     message(200, "", &line)

@@ -1,16 +1,16 @@
-//! The comparison of stated objects with those on the server, in both directions.
+//! Compares stated objects with the API server's, in both directions.
 
 use serde_json::{Map, Value};
 
-/// The defaults that the server adds inside of values which are owned as a whole, and so count as
-/// applied: place, and value as JSON.
+/// Server defaults (path and JSON value) inside atomic values. Such a value has one owner, so the
+/// defaults look applied.
 const DEFAULTS: [(&str, &str); 3] = [
     (".valueFrom.fieldRef.apiVersion", r#""v1""#),
     (".volumeClaimTemplates[].spec.volumeMode", r#""Filesystem""#),
     (".volumeClaimTemplates[].status", r#"{"phase":"Pending"}"#),
 ];
 
-/// An object without the labels, annotations and owners that the host adds.
+/// Removes the labels, annotations and owners that the host adds.
 pub(super) fn without_the_hosts(mut object: Value) -> Value {
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.remove("ownerReferences");
@@ -27,7 +27,7 @@ pub(super) fn without_the_hosts(mut object: Value) -> Value {
     object
 }
 
-/// The places where `stated` and `live` differ.
+/// Returns the paths at which `stated` and `live` differ.
 ///
 /// A stated empty value may be missing: the server drops some, and records no owner for an empty
 /// list.
@@ -76,7 +76,6 @@ fn is_default(path: &str, live: &Value) -> bool {
         .any(|(end, value)| place.ends_with(end) && live == *value)
 }
 
-/// Returns true for a value that the server may drop.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
