@@ -1,4 +1,4 @@
-//! The product on a real control plane: real API server, etcd and controllers.
+//! Tests on a real control plane: API server, etcd and controllers.
 
 #![expect(
     clippy::panic,

@@ -341,8 +341,8 @@ fn keeps_children_when_the_guest_takes_a_foreign_secret() {
         ("False", "ChildNotOwned"),
         "victim",
     );
-    let user = shared().plane.user();
-    let after = user.get(Kind::new("v1", "Secret", &case.namespace), "victim");
+    let secrets = Kind::new("v1", "Secret", &case.namespace);
+    let after = shared().plane.user().get(secrets, "victim");
     assert_eq!(after.unwrap(), Some(before));
     check_tells_nothing(&shared().host.log().unwrap(), &VALUES);
 }

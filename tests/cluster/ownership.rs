@@ -27,9 +27,10 @@ const QUIET: Duration = Duration::from_millis(800);
 /// `parent-second`.
 fn unruly() -> (Stage, Host, String) {
     let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
-    let stage = Stage::api_only(vec![guests.join("unruly.wasm")]);
-    let host = stage.host();
-    stage.wait_served(&host, &["unrulies.test.innkeeper.dev"]);
+    let (stage, host) = Stage::serving(
+        vec![guests.join("unruly.wasm")],
+        &["unrulies.test.innkeeper.dev"],
+    );
     let namespace = stage.namespace("owner");
     (stage, host, namespace)
 }
@@ -126,9 +127,10 @@ fn a_new_parent_of_the_same_name_does_not_take_over_children() {
 /// old child without creating the replacement.
 #[test]
 fn nothing_is_pruned_when_an_apply_fails() {
-    let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
-    let host = stage.host();
-    stage.wait_served(&host, &["memcacheds.cache.example.com"]);
+    let (stage, host) = Stage::serving(
+        HostOptions::with_guests(&["memcached"]).unwrap().plugins,
+        &["memcacheds.cache.example.com"],
+    );
     let namespace = stage.namespace("prune");
     let budget = json!({ "podDisruptionBudget": { "enabled": true, "maxUnavailable": 1 } });
     stage.apply(

@@ -76,8 +76,11 @@ fn every_command_block_of_every_page_succeeds() {
         },
     )
     .unwrap();
-    let mut pages = Page::all().unwrap();
-    pages.retain(|page| page.path != tutorial::PAGE);
+    let mut pages: Vec<Page> = Page::all()
+        .unwrap()
+        .into_iter()
+        .filter(|page| page.path != tutorial::PAGE)
+        .collect();
     pages.sort_by_key(|page| page.path != FIRST);
     let mut failed = Vec::new();
     let mut count = 0;

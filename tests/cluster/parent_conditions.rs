@@ -32,9 +32,8 @@ fn parent(kind: &str, name: &str, spec: &Value, is_paused: bool) -> Value {
 /// The status type of `unruly` has a required field, which no answer has set yet.
 #[test]
 fn a_paused_parent_and_a_first_pass_that_faults_show_their_conditions() {
-    let stage = Stage::api_only(vec![guest_file("unruly")]);
-    let host = stage.host();
-    stage.wait_served(&host, &["unrulies.test.innkeeper.dev"]);
+    let (stage, host) =
+        Stage::serving(vec![guest_file("unruly")], &["unrulies.test.innkeeper.dev"]);
     let namespace = stage.namespace("conditions");
     let rows = [
         ("paused", "good", true, "Unknown/Paused"),

@@ -83,8 +83,7 @@ fn writes(stage: &Stage, mark: usize) -> Vec<String> {
 
 /// Starts a host with the Plugin `cache` and its parents.
 fn cached() -> (PluginSite, Host) {
-    let site = PluginSite::new();
-    let host = site.start();
+    let (site, host) = PluginSite::started();
     site.apply(&json!({}));
     site.wait_conditions(&host, &HEALTHY);
     let stage = &site.stage;
@@ -289,9 +288,8 @@ fn unusable_input_of_a_plan_is_named() {
         assert!(error.contains(message), "{arguments:?}: {error}");
     }
 
-    let mut crds = stage.manifests(&[]);
-    crds.retain(|object| object["kind"] == "CustomResourceDefinition");
-    for crd in crds {
+    let is_crd = |object: &Value| object["kind"] == "CustomResourceDefinition";
+    for crd in stage.manifests(&[]).into_iter().filter(is_crd) {
         stage.plane.user().apply(&crd).unwrap();
     }
     let memcacheds = Kind::cluster(MEMCACHED.0, MEMCACHED.1);

@@ -35,8 +35,7 @@ fn delete_plugin(site: &PluginSite, name: &str) {
 
 /// Starts a host that serves the memcached Plugin and one parent.
 fn serve_article() -> (PluginSite, Host) {
-    let site = PluginSite::new();
-    let host = site.start();
+    let (site, host) = PluginSite::started();
     site.apply(&json!({}));
     site.wait_conditions(&host, &HEALTHY);
     let stage = &site.stage;

@@ -19,8 +19,7 @@ use crate::{
 
 /// Starts a host with this guest's Plugin, and waits until the example parent is Ready.
 fn serve(guest: &str, grants: &Value, definition: &str, article: Target<'_>) -> (PluginSite, Host) {
-    let site = PluginSite::new();
-    let host = site.start();
+    let (site, host) = PluginSite::started();
     site.put(guest);
     site.apply(&json!({"grants": grants}));
     site.wait_conditions(&host, &["Serving=True/Serving"]);

@@ -1,5 +1,5 @@
-//! Revisions that become active again, on the real API server: after a restart, while their source
-//! is down, and in place of harmful revisions.
+//! Revisions that become active again on the real API server: after a restart, while the source is
+//! down, and in a rollback.
 
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ pub(crate) const ROLLED_BACK: [&str; 4] = [
     "RolledBack=True/TooManyFaults",
 ];
 
-/// A harmful revision is rolled back after its first passes, and the rollback survives a restart.
-/// Otherwise every restart would try the revision again.
+/// The rollback must survive a restart: otherwise every restart would try the faulting revision
+/// again.
 #[test]
 fn a_faulting_revision_is_rolled_back_until_the_plugin_changes() {
     let (fixture, host) = MoodyFixture::started(6);
@@ -51,7 +51,7 @@ fn a_faulting_revision_is_rolled_back_until_the_plugin_changes() {
     assert_eq!(last[0]["parent"]["kind"], "Moody", "{status:#}");
     assert_eq!(status["limits"]["children"], 256, "{status:#}");
     assert_eq!(status["limits"]["memory"], "64Mi", "{status:#}");
-    // The faulting revision has deleted nothing, and all parents recover.
+    // The faulting revision deleted nothing, and all parents recover.
     fixture.wait_text(&host, "one");
     fixture.check_reconciles(&host, "after");
     for number in 0..fixture.parents {
@@ -64,9 +64,9 @@ fn a_faulting_revision_is_rolled_back_until_the_plugin_changes() {
     }
     assert_eq!(fixture.uids(), uids);
 
-    // Longer than the ten seconds after which the host refreshes the counts of parents.
+    // Longer than the ten seconds after which the host refreshes the parent counts.
     let mark = fixture.site.stage.settle(Duration::from_secs(12));
-    // A restarted host knows of the rollback from the status, and does not report it again.
+    // A restarted host learns of the rollback from the status, and does not report it again.
     let host = fixture.crash(host);
     fixture.wait(&host, &ROLLED_BACK);
     wait_logged(&host, "the revision is active again", "serving plugin");
@@ -78,10 +78,10 @@ fn a_faulting_revision_is_rolled_back_until_the_plugin_changes() {
         .filter(|line| line.contains("plugins.innkeeper.dev"))
         .collect();
     assert_eq!(written, Vec::<String>::new());
-    // Only now: an edited parent is not synced for a moment, and the first report may count it.
+    // Not earlier, because an edited parent is unsynced for a moment, which changes the counts.
     fixture.check_reconciles(&host, "restarted");
 
-    // A changed Plugin is tried again, even if only a limit differs.
+    // The host tries the revision again after any change to the Plugin, even to a limit.
     let mut again = approved;
     again["limits"] = json!({"children": 3});
     fixture.apply(&again);
@@ -97,13 +97,12 @@ fn a_faulting_revision_is_rolled_back_until_the_plugin_changes() {
     Stage::stop(host);
 }
 
-/// A fault of a single parent is that parent's problem; a rollback for it would take a good
-/// revision from all others.
+/// A rollback for one parent's fault would take a good revision from all others.
 #[test]
 fn a_rollback_requires_many_faults_and_can_be_disabled() {
     let (fixture, host) = MoodyFixture::started(6);
     fixture.wait_verdicts(&host, &["Good"]);
-    // The fault of one parent in six is no reason for a rollback.
+    // One parent in six with a fault does not cause a rollback.
     fixture.apply(&mood("touchy"));
     let second = fixture.wait_healthy(&host)["revision"].clone();
     fixture.wait_verdicts(&host, &["Good", "Good"]);
@@ -116,7 +115,7 @@ fn a_rollback_requires_many_faults_and_can_be_disabled() {
     let faulting = ["Serving=True/Serving", "RolledBack=False/TooManyFaults"];
     let status = fixture.wait(&host, &faulting);
     assert_ne!(status["revision"], second);
-    // A restart does not lose this state, and the rollback can be enabled later.
+    // The state survives a restart, and a user can enable the rollback later.
     let host = fixture.crash(host);
     fixture.wait(&host, &faulting);
     assert_eq!(fixture.verdicts()[0], "Trial");
@@ -128,8 +127,8 @@ fn a_rollback_requires_many_faults_and_can_be_disabled() {
     Stage::stop(host);
 }
 
-/// A host starts from its cache. If it needed the source, an outage of a registry would stop all
-/// plugins at the next restart.
+/// A host starts from the cache. Otherwise a registry outage would stop all plugins at the next
+/// restart.
 #[test]
 fn an_unreachable_source_does_not_affect_the_active_revision_even_after_a_restart() {
     let (fixture, host) = MoodyFixture::started(2);
@@ -163,10 +162,9 @@ fn an_unreachable_source_does_not_affect_the_active_revision_even_after_a_restar
     fixture.wait_text(&host, "two");
     fixture.wait_verdicts(&host, &["Good", "Good"]);
 
-    // The return needs no network: the digest and the configuration identify a revision that the
-    // host has kept.
+    // The return needs no network: digest and configuration identify a cached revision.
     fixture.web.set_down(true);
-    let asked = fixture.web.asked();
+    let requests = fixture.web.asked();
     let mut back = good("one");
     back["digest"] = first["digest"].clone();
     fixture.apply(&back);
@@ -176,12 +174,11 @@ fn an_unreachable_source_does_not_affect_the_active_revision_even_after_a_restar
     let host = fixture.crash(host);
     fixture.wait_healthy(&host);
     fixture.check_reconciles(&host, "back");
-    assert_eq!(fixture.web.asked(), asked);
+    assert_eq!(fixture.web.asked(), requests);
     Stage::stop(host);
 }
 
-/// A revision that would delete more than its limit waits for an approval. A restart must not count
-/// as one.
+/// A revision that would delete more than the limit waits for an approval, also after a restart.
 #[test]
 fn a_revision_without_children_waits_even_after_a_restart() {
     let (fixture, host) = MoodyFixture::started(12);
@@ -209,18 +206,19 @@ fn a_revision_without_children_waits_even_after_a_restart() {
     for number in 0..fixture.parents {
         let name = name(number);
         eventually("the child is deleted", || {
-            let found = fixture
+            fixture
                 .site
                 .stage
-                .find(&fixture.site.namespace, config_map(&name));
-            found.map_or(Ok(()), |found| Err(format!("{found:#}")))
+                .find(&fixture.site.namespace, config_map(&name))
+                .map_or(Ok(()), |child| Err(format!("{child:#}")))
         });
     }
     Stage::stop(host);
 }
 
-/// A Plugin that is deleted and created again between two passes is another one: with the age and the history of the
-/// first one it would come before older Plugins, and could be rolled back to revisions that it never had.
+/// A Plugin that is deleted and recreated between two passes is a new one. With the first one's age and
+/// history, it would take priority over older Plugins and could be rolled back to revisions that it
+/// never had.
 #[test]
 fn a_plugin_that_is_created_again_during_a_pause_starts_anew() {
     let fixture = MoodyFixture::new(1);
@@ -251,8 +249,8 @@ fn a_plugin_that_is_created_again_during_a_pause_starts_anew() {
     Stage::stop(host);
 }
 
-/// The history names components and configurations for the grants of a Plugin. A user who may write the status, but not the
-/// spec, must not choose them.
+/// The history decides which component and configuration use the Plugin's grants, so a user who may
+/// write only the status must not be able to forge it.
 #[test]
 fn a_history_that_the_host_did_not_write_for_the_plugin_brings_nothing_back() {
     let (fixture, host) = MoodyFixture::started(1);
@@ -265,7 +263,7 @@ fn a_history_that_the_host_did_not_write_for_the_plugin_brings_nothing_back() {
     fixture.wait_verdicts(&host, &["Good"]);
     Stage::stop(host);
 
-    // The component of both is in the cache directory, and the source cannot replace it.
+    // The cache has both Plugins' component, and the source is down.
     let forged =
         json!({"status": {"history": first["history"], "historySeal": first["historySeal"]}});
     user.merge_status(PLUGIN, NAME, &forged).unwrap();
@@ -282,8 +280,8 @@ fn a_history_that_the_host_did_not_write_for_the_plugin_brings_nothing_back() {
     Stage::stop(host);
 }
 
-/// Without the hash key no pass may write, but the parents must say so. The history, which the host cannot verify then,
-/// must outlive the gap, and bring the last revision back once the key is restored.
+/// Without the hash key no pass may write, and the parents must report it. The host cannot verify the
+/// history then, but must keep it: it restores the last revision once the key is back.
 #[test]
 fn a_lost_hash_key_stops_no_plugin_and_its_history_counts_again_with_the_key() {
     let (fixture, host) = MoodyFixture::started(1);
@@ -308,7 +306,7 @@ fn a_lost_hash_key_stops_no_plugin_and_its_history_counts_again_with_the_key() {
         assert_eq!(unsealed[field], first[field], "{field}");
     }
 
-    // Only a verified history brings a revision back.
+    // The host restores a revision only from a verified history.
     fixture.web.set_down(true);
     let host = fixture.crash(host);
     let failed = ["Fetched=False/Unreachable", "Serving=False/NotLoaded"];
@@ -329,16 +327,13 @@ fn a_lost_hash_key_stops_no_plugin_and_its_history_counts_again_with_the_key() {
     Stage::stop(host);
 }
 
-/// A broken successor changes only conditions, and a restart does not try it in place of the active
-/// revision.
+/// A broken successor changes only conditions, and the active revision also survives a restart.
 #[test]
 fn a_revision_that_does_not_compile_changes_nothing() {
     let (fixture, host) = MoodyFixture::started(1);
     let first = fixture.status()["revision"].clone();
-    let mut bytes = guest("moody");
-    let middle = bytes.len() / 2;
-    bytes.truncate(middle);
-    fixture.web.put(bytes);
+    let bytes = guest("moody");
+    fixture.web.put(bytes[..bytes.len() / 2].to_vec());
     let mut other = good("two");
     other["limits"] = json!({"children": 3});
     other["source"] = json!({"http": {"url": format!("{}?v=2", fixture.web.url())}});
@@ -354,8 +349,8 @@ fn a_revision_that_does_not_compile_changes_nothing() {
     Stage::stop(host);
 }
 
-/// The host records the kinds of the children that it has created. Without the record it would not
-/// look for children of a kind that no plugin states any more.
+/// The host records the child kinds that it has created. Without the record, it would not look for
+/// children of a kind that no plugin states any more.
 #[test]
 fn a_kind_that_an_upgrade_drops_during_downtime_is_pruned() {
     let fixture = MoodyFixture::new(2);
@@ -367,7 +362,7 @@ fn a_kind_that_an_upgrade_drops_during_downtime_is_pruned() {
             .stage
             .find(&fixture.site.namespace, ("v1", "Secret", &name(number)))
     };
-    // The test has waited for the ConfigMap, and the host writes the Secret after it.
+    // The test has only waited for the ConfigMap, and the host writes the Secret after it.
     for number in 0..fixture.parents {
         eventually("the Secret is created", || {
             secret(number).ok_or("there is none")
@@ -384,10 +379,10 @@ fn a_kind_that_an_upgrade_drops_during_downtime_is_pruned() {
     fixture.wait_text(&host, "two");
     for number in 0..fixture.parents {
         eventually("the Secret is deleted", || {
-            secret(number).map_or(Ok(()), |found| Err(format!("{found:#}")))
+            secret(number).map_or(Ok(()), |secret| Err(format!("{secret:#}")))
         });
     }
-    // The ConfigMaps, which both revisions state, were never deleted.
+    // Both revisions state the ConfigMaps, so the host never deleted them.
     assert_eq!(fixture.uids(), uids);
     Stage::stop(host);
 }
@@ -422,8 +417,8 @@ fn a_revision_that_requests_more_than_its_grants_waits() {
     Stage::stop(host);
 }
 
-/// The gate holds even if there is nothing else to serve: without an approval, an unreviewed
-/// revision would start on a new node.
+/// The gate also applies without an active revision: otherwise an unreviewed revision would start on
+/// a new node.
 #[test]
 fn a_gated_revision_waits_even_if_its_predecessor_is_lost() {
     let mut fixture = MoodyFixture::new(1);
@@ -431,7 +426,7 @@ fn a_gated_revision_waits_even_if_its_predecessor_is_lost() {
     fixture.wait_verdicts(&host, &["Good"]);
     let uids = fixture.uids();
     Stage::stop(host);
-    // A new cache, as on another node, does not have the earlier revision.
+    // An empty cache, as on another node, does not have the earlier revision.
     let cache = tempfile::tempdir().unwrap();
     fixture.site.stage.options.cache = Some(cache.path().join("cache"));
     fixture.web.put(marked(&guest("moody")));

@@ -1,5 +1,4 @@
-//! The deletion of Plugins, on the real API server: no finalizer of theirs blocks anything, and
-//! children stay.
+//! Deleting Plugins on the real API server: their finalizers block nothing, and children stay.
 
 use std::{fs, time::Duration};
 
@@ -33,6 +32,13 @@ impl FarewellFixture {
         Self(site)
     }
 
+    /// A fixture, and a host that serves the plugin.
+    fn started() -> (Self, Host) {
+        let fixture = Self::new();
+        let host = fixture.start();
+        (fixture, host)
+    }
+
     /// Starts a host that serves the plugin.
     fn start(&self) -> Host {
         let host = self.0.stage.host();
@@ -62,8 +68,7 @@ impl FarewellFixture {
         self.0.stage.apply_new("", &plugin);
     }
 
-    /// Creates parents of these names, whose guest traps in phase finalize, and waits until they
-    /// have their children.
+    /// Creates parents whose guest traps in phase finalize, and waits until they are applied.
     fn parents(&self, host: &Host, names: &[&'static str]) {
         for name in names {
             let parent = json!({
@@ -87,9 +92,11 @@ impl FarewellFixture {
     #[track_caller]
     fn wait_gone(&self, host: &Host, name: &str) {
         eventually(&format!("{name} is deleted"), || {
-            let found = self.0.stage.find(&self.0.namespace, parent(name));
             let log = host.log().unwrap_or_default();
-            found.map_or(Ok(()), |found| Err(format!("{found:#}\n{log}")))
+            self.0
+                .stage
+                .find(&self.0.namespace, parent(name))
+                .map_or(Ok(()), |object| Err(format!("{object:#}\n{log}")))
         });
     }
 
@@ -142,12 +149,11 @@ fn kill(mut host: Host) {
     host.process().wait_for(Duration::from_secs(5)).unwrap();
 }
 
-/// The deletion of a Plugin releases its parents and deletes nothing else. A finalizer that stayed
-/// would block the parents for ever.
+/// A deleted Plugin releases the parents: a remaining finalizer would block them for ever. Nothing
+/// else is deleted.
 #[test]
 fn a_deleted_plugin_removes_its_finalizers_and_leaves_children_and_crds() {
-    let fixture = FarewellFixture::new();
-    let host = fixture.start();
+    let (fixture, host) = FarewellFixture::started();
     fixture.parents(&host, &["stays", "hangs"]);
     assert_eq!(finalizers(&fixture.0.plugin_of(NAME)), [HOLD]);
     let uid = fixture.child_uid("stays");
@@ -171,15 +177,15 @@ fn a_deleted_plugin_removes_its_finalizers_and_leaves_children_and_crds() {
         .collect();
     assert_eq!(deleted, Vec::<&String>::new());
 
-    // Another Plugin of that name takes over the existing parents and children.
+    // A new Plugin with the same name adopts the existing parents and children.
     fixture.apply(false);
     fixture.0.wait_conditions_of(NAME, &host, &HEALTHY);
     fixture.wait(&host, "stays", |parent| finalizers(parent) == [FINALIZER]);
     assert_eq!(finalizers(&fixture.0.plugin_of(NAME)), [HOLD]);
     assert_eq!(fixture.child_uid("stays"), uid);
 
-    // A Plugin that is deleted while no host runs waits for a host, which does not need the
-    // component to release it.
+    // A Plugin that is deleted while no host runs waits for the next host, which can release it
+    // without the component.
     kill(host);
     fixture.0.put_bytes(b"broken");
     fixture.delete("stays");
@@ -191,12 +197,10 @@ fn a_deleted_plugin_removes_its_finalizers_and_leaves_children_and_crds() {
     Stage::stop(host);
 }
 
-/// The annotation releases parents of a suspended and of a missing Plugin, and only those that have
-/// it.
+/// The annotation releases a parent even if the Plugin is suspended or missing.
 #[test]
 fn skip_finalize_works_without_the_guest_and_without_the_plugin() {
-    let fixture = FarewellFixture::new();
-    let host = fixture.start();
+    let (fixture, host) = FarewellFixture::started();
     fixture.parents(&host, &["suspended", "orphan", "patient"]);
     fixture.apply(true);
     let suspended = ["Serving=False/Suspended", "Degraded=False/AsDeclared"];
@@ -205,7 +209,7 @@ fn skip_finalize_works_without_the_guest_and_without_the_plugin() {
     fixture.skip("suspended");
     fixture.wait_gone(&host, "suspended");
 
-    // The Plugin is deleted by force while no host runs.
+    // Removes the Plugin's finalizer by hand while no host runs.
     kill(host);
     let by_force = json!({"metadata": {"finalizers": null}});
     fixture

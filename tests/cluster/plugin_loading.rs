@@ -1,5 +1,4 @@
-//! Slow servers and passes of Plugins: no pass waits for a download, so neither the Plugins of others nor changes of
-//! the Plugin itself do.
+//! Slow downloads delay neither other Plugins nor changes to the Plugin itself.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +12,8 @@ use crate::{
     web::Web,
 };
 
-/// The host gives up a server after 30 s of silence. A Plugin that waits for slow downloads takes at least as long.
+/// Below 30 s, after which the host gives up on a silent server: a Plugin that waits for a slow download
+/// takes longer.
 const AT_ONCE: Duration = Duration::from_secs(25);
 
 const FETCHING: [&str; 2] = ["Fetched=Unknown/Fetching", "Degraded=Unknown/Fetching"];
@@ -25,7 +25,6 @@ fn slow() -> Web {
     web
 }
 
-/// A Plugin with this source and these grants.
 fn plugin(name: &str, url: &str, grants: &Value) -> Value {
     json!({
         "apiVersion": PLUGIN.api_version, "kind": PLUGIN.kind,
@@ -34,7 +33,8 @@ fn plugin(name: &str, url: &str, grants: &Value) -> Value {
     })
 }
 
-/// Without shares, a single slow server, or a user who may not grant, could keep all others from loading anything.
+/// The limits per server and without grants prevent a single slow server, or a user who may not grant,
+/// from blocking all other loads.
 #[test]
 fn slow_downloads_do_not_delay_the_plugins_of_others() {
     let fixture = MoodyFixture::new(1);
@@ -43,7 +43,7 @@ fn slow_downloads_do_not_delay_the_plugins_of_others() {
     site.stage.wait_served(&host, &["plugins.innkeeper.dev"]);
     let servers = [slow(), slow(), slow()];
     let begin = Instant::now();
-    // Far more than the host loads at the same time: from one server, and without grants from several.
+    // Far more than the host loads concurrently, both from one server and without grants.
     let mut names = Vec::new();
     for number in 0..6 {
         let kind = json!([{"group": "slow.example.com", "kind": format!("Slow{number}")}]);
@@ -61,13 +61,13 @@ fn slow_downloads_do_not_delay_the_plugins_of_others() {
         site.wait_conditions_of(name, &host, &FETCHING);
     }
 
-    // The Plugins of an administrator: from a file, and from a server.
+    // An administrator's Plugins load from a file and from a server.
     site.put("memcached");
     site.apply_as("cache", &json!({"grants": cache_grants()}));
     site.wait_conditions_of("cache", &host, &HEALTHY);
     fixture.apply(&good("one"));
     fixture.wait_healthy(&host);
-    // A slow Plugin with another source does not wait for its download either.
+    // A slow Plugin whose source changes does not wait for the old download.
     let other = json!({"source": {"file": {"path": "plugin.wasm"}}});
     let patch = json!({"spec": {"source": {"http": null, "file": other["source"]["file"]}}});
     site.stage
@@ -78,11 +78,11 @@ fn slow_downloads_do_not_delay_the_plugins_of_others() {
     site.wait_conditions_of("slow-0", &host, &["Granted=False/NotGranted"]);
     let elapsed = begin.elapsed();
     assert!(elapsed < AT_ONCE, "{elapsed:?}");
-    // The end of the host does not wait for downloads.
+    // Stopping the host does not wait for downloads.
     Stage::stop(host);
 }
 
-/// An administrator who takes grants away, or lowers limits, does not wait for the server of the next revision.
+/// Revoked grants and lower limits must apply while the next revision is still downloading.
 #[test]
 fn grants_limits_suspension_and_deletion_do_not_wait_for_a_download() {
     let fixture = MoodyFixture::new(2);
@@ -93,7 +93,7 @@ fn grants_limits_suspension_and_deletion_do_not_wait_for_a_download() {
     let uids = fixture.uids();
     fixture.web.set_held(true);
     let begin = Instant::now();
-    // Each has a URL of its own, so that no download is given up meanwhile.
+    // A different URL each time, so that the host does not give up a download meanwhile.
     let mut version = 1;
     let mut apply = |more: Value| {
         version += 1;
@@ -132,7 +132,7 @@ fn grants_limits_suspension_and_deletion_do_not_wait_for_a_download() {
     apply(json!({"suspend": true}));
     wait("Serving=False/Suspended");
 
-    // The revision before the download needs none.
+    // The previous revision needs no download.
     fixture.apply(&good("one"));
     let status = fixture.wait_healthy(&host);
     assert_eq!(status["revision"], first);
@@ -142,8 +142,11 @@ fn grants_limits_suspension_and_deletion_do_not_wait_for_a_download() {
     site.stage.plane.user().delete(PLUGIN, NAME).unwrap();
     eventually("the host ends the passes of the Plugin", || {
         let log = host.log().unwrap();
-        let is_gone = log.contains("the Plugin is gone");
-        if is_gone { Ok(()) } else { Err(log) }
+        if log.contains("the Plugin is gone") {
+            Ok(())
+        } else {
+            Err(log)
+        }
     });
     let elapsed = begin.elapsed();
     assert!(elapsed < 2 * AT_ONCE, "{elapsed:?}");
@@ -151,7 +154,7 @@ fn grants_limits_suspension_and_deletion_do_not_wait_for_a_download() {
     Stage::stop(host);
 }
 
-/// A late answer for an earlier spec must not become active.
+/// A late download for an earlier spec must not become active.
 #[test]
 fn the_answer_to_an_outdated_download_is_ignored() {
     let (fixture, host) = MoodyFixture::started(1);

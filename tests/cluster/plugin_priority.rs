@@ -1,5 +1,4 @@
-//! The priority between plugins for the same kind of parents: a plugin file comes before Plugins,
-//! and of Plugins the oldest is active.
+//! Priority between plugins for the same parent kind: plugin files come first, then the oldest Plugin.
 
 use std::{thread::sleep, time::Duration};
 
@@ -26,7 +25,7 @@ const OLDER: &str = "the-elder";
 const YOUNGER: &str = "junior";
 
 impl PluginSite {
-    /// Waits until the children of the parent belong to a plugin.
+    /// Waits until the parent's children belong to a plugin, and returns the Deployment's UID.
     #[track_caller]
     fn wait_made_by(&self, host: &Host, plugin: &str) -> Value {
         self.stage
@@ -37,13 +36,12 @@ impl PluginSite {
         self.stage.get(&self.namespace, DEPLOYMENT)["metadata"]["uid"].clone()
     }
 
-    /// The condition `Serving` of a Plugin.
     fn serving(&self, name: &str) -> String {
         condition(&self.plugin_of(name), "Serving").unwrap_or_default()
     }
 }
 
-/// Waits for the next second, because creation times have whole seconds and decide the priority.
+/// Waits for the next second, because priority depends on creation times in whole seconds.
 pub(crate) fn next_second() {
     let before = Timestamp::now().as_second();
     while Timestamp::now().as_second() == before {
@@ -59,7 +57,7 @@ fn the_oldest_of_several_plugins_for_the_same_parents_is_active() {
     let host = site.stage.host();
     site.stage.wait_served(&host, &["plugins.innkeeper.dev"]);
 
-    // The older Plugin cannot be served, and does not block the younger one.
+    // The older Plugin lacks grants, and must not block the younger one.
     site.apply_as(OLDER, &json!({"grants": {}, "crds": "Ignore"}));
     site.wait_conditions_of(OLDER, &host, &["Granted=False/NotGranted"]);
     next_second();
@@ -71,7 +69,7 @@ fn the_oldest_of_several_plugins_for_the_same_parents_is_active() {
         .apply_example(&site.namespace, "examples/memcached/01-article.yaml");
     let uid = site.wait_made_by(&host, YOUNGER);
 
-    // Once the older Plugin can be served, it takes over the children of the younger one.
+    // Once the older Plugin has grants, it takes over the younger one's children.
     let granted = json!({"grants": cache_grants(), "crds": "Ignore"});
     site.apply_as(OLDER, &granted);
     site.wait_conditions_of(OLDER, &host, &HEALTHY);
@@ -81,7 +79,7 @@ fn the_oldest_of_several_plugins_for_the_same_parents_is_active() {
     assert!(message.contains(&expected), "{message}");
     assert_eq!(site.wait_made_by(&host, OLDER), uid);
 
-    // The priority after a start does not depend on the order in which the host reads the Plugins.
+    // After a restart, the order in which the host reads the Plugins must not matter.
     let mark = site.stage.settle(Duration::from_secs(2));
     Stage::stop(host);
     let host = site.stage.host();
@@ -149,8 +147,7 @@ fn plugins_are_served_beside_plugin_files_which_have_priority() {
             child["data"]["says"] == "both"
         });
 
-    // The deletion of the Plugins that are not served does not affect the children of the plugin
-    // file.
+    // Deleting Plugins that do not serve does not affect the plugin file's children.
     let mark = site.stage.settle(Duration::from_secs(1));
     for name in [FILE, YOUNGER] {
         site.stage.plane.user().delete(PLUGIN, name).unwrap();

@@ -63,8 +63,15 @@ impl PluginSite {
         }
     }
 
-    /// Starts the host, and only then installs the Plugin CRD. The memcached component is in the source
-    /// directory.
+    /// A site, and a host that serves Plugins.
+    pub(crate) fn started() -> (Self, Host) {
+        let site = Self::new();
+        let host = site.start();
+        (site, host)
+    }
+
+    /// Starts the host, and only then installs the Plugin CRD. The memcached component is in the
+    /// source directory.
     pub(crate) fn start(&self) -> Host {
         let host = self.stage.host();
         self.define();
@@ -221,8 +228,10 @@ fn a_plugin_is_served_swapped_kept_suspended_and_deleted() {
     assert_ne!(site.image(), before);
     stage.wait(&host, namespace, PARENT, is_ready);
     let written = lines(&stage.writes_since(mark));
-    let deleted = written.iter().any(|line| line.starts_with("delete"));
-    assert!(!deleted, "{written:?}");
+    assert!(
+        !written.iter().any(|line| line.starts_with("delete")),
+        "{written:?}"
+    );
 
     check_failures(&site, &host, &second);
     check_other_bytes(&site, &host, &second);
@@ -256,8 +265,10 @@ fn a_plugin_is_served_swapped_kept_suspended_and_deleted() {
         deployment["spec"]["replicas"] == 2
     });
     let written = lines(&stage.writes_since(mark));
-    let deleted = written.iter().any(|line| line.starts_with("delete"));
-    assert!(!deleted, "{written:?}");
+    assert!(
+        !written.iter().any(|line| line.starts_with("delete")),
+        "{written:?}"
+    );
     assert_eq!(stage.get(namespace, DEPLOYMENT)["metadata"]["uid"], uid);
     Stage::stop(host);
 }

@@ -201,9 +201,7 @@ fn remove_by_policy(stage: &Stage, elsewhere: &str, row: (&str, &str, &str, &str
 /// never Synced.
 #[test]
 fn metadata_that_admission_removes_is_named_until_it_stays() {
-    let stage = Stage::api_only(vec![mirror_guest()]);
-    let host = stage.host();
-    stage.wait_served(&host, &[MIRRORS]);
+    let (stage, host) = Stage::serving(vec![mirror_guest()], &[MIRRORS]);
     let namespace = stage.namespace("lost");
     let elsewhere = "default";
     for row in LOST {
@@ -261,9 +259,7 @@ fn metadata_that_admission_removes_is_named_until_it_stays() {
 /// The host reports a denied status in one Event, and retries it with backoff.
 #[test]
 fn a_denied_status_is_told_once_and_retried_rarely() {
-    let stage = Stage::api_only(vec![mirror_guest()]);
-    let host = stage.host();
-    stage.wait_served(&host, &[MIRRORS]);
+    let (stage, host) = Stage::serving(vec![mirror_guest()], &[MIRRORS]);
     let namespace = stage.namespace("denied");
     let elsewhere = "default";
     let rule = json!({
@@ -315,9 +311,7 @@ fn a_denied_status_is_told_once_and_retried_rarely() {
 /// If a policy rejects the removal of the finalizer, the parent reports it with a remedy.
 #[test]
 fn a_finalizer_that_cannot_come_off_is_told_with_the_way_out() {
-    let stage = Stage::api_only(vec![mirror_guest()]);
-    let host = stage.host();
-    stage.wait_served(&host, &[MIRRORS]);
+    let (stage, host) = Stage::serving(vec![mirror_guest()], &[MIRRORS]);
     let namespace = stage.namespace("stuck");
     let elsewhere = "default";
     let rule = json!({

@@ -120,8 +120,9 @@ impl SelectionFixture {
 
     #[track_caller]
     fn wait(&self, namespace: &str, name: &str, check: impl Fn(&Value) -> bool) -> Value {
-        let stage = &self.site.stage;
-        stage.wait(&self.host, namespace, parent(name), check)
+        self.site
+            .stage
+            .wait(&self.host, namespace, parent(name), check)
     }
 
     /// Waits until a parent is applied and has its finalizer.

@@ -48,9 +48,10 @@ fn wait_writes(stage: &Stage, mark: usize, expected: usize) {
 /// A user must be able to stop a host whose passes hang, for example without an API server.
 #[test]
 fn a_second_signal_ends_the_host_at_once_with_its_own_exit_code() {
-    let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
-    let host = stage.host();
-    stage.wait_served(&host, &["memcacheds.cache.example.com"]);
+    let (stage, host) = Stage::serving(
+        HostOptions::with_guests(&["memcached"]).unwrap().plugins,
+        &["memcacheds.cache.example.com"],
+    );
     Stage::stop(host);
     parents(&stage, &stage.namespace("load"));
     let mark = stage.mark();
@@ -76,9 +77,10 @@ fn a_second_signal_ends_the_host_at_once_with_its_own_exit_code() {
 /// the next host, and running all pending passes would exceed the grace period.
 #[test]
 fn sigterm_under_load_ends_in_time_and_the_next_host_converges() {
-    let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
-    let host = stage.host();
-    stage.wait_served(&host, &["memcacheds.cache.example.com"]);
+    let (stage, host) = Stage::serving(
+        HostOptions::with_guests(&["memcached"]).unwrap().plugins,
+        &["memcacheds.cache.example.com"],
+    );
     Stage::stop(host);
     let namespace = stage.namespace("load");
     let names = parents(&stage, &namespace);

@@ -1,7 +1,6 @@
-//! A control plane for one test, and hosts that the test starts, ends and starts again on it.
+//! A control plane for one test, which starts, stops and restarts hosts on it.
 //!
-//! For tests that count every write or break something; the others share the control plane of
-//! `suite`.
+//! For tests that count every write or break something; the others share `suite`.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -15,14 +14,14 @@ use serde_json::{Value, json};
 
 use crate::{compiled::CacheDirectory, suite::Target};
 
-/// The longest time until a host writes nothing more. Chosen: no test gives a host work for so long.
+/// How long a host may take until it writes nothing more. No test causes that much work.
 pub(crate) const SETTLED_WITHIN: Duration = Duration::from_mins(1);
 
-/// A control plane, and the options of every host on it.
+/// A control plane, and the options for every host on it.
 pub(crate) struct Stage {
     pub(crate) plane: ControlPlane,
     pub(crate) options: HostOptions,
-    // The hosts share one cache, as the restarts of one host would.
+    // The hosts share one cache, as a restarted host would.
     _cache: CacheDirectory,
 }
 
@@ -37,7 +36,6 @@ impl Stage {
         Self::with(plugins, &["--api-only"])
     }
 
-    /// A control plane with these arguments.
     pub(crate) fn with(plugins: Vec<PathBuf>, arguments: &[&str]) -> Self {
         let plane = ControlPlane::start_with(arguments).expect("the control plane starts");
         let cache = CacheDirectory::warm();
@@ -53,11 +51,21 @@ impl Stage {
         }
     }
 
-    /// The objects that `innkeeper manifests` prints for these plugins, without their Plugin resources.
+    /// A control plane without controllers, and a host that serves these CRDs.
+    pub(crate) fn serving(plugins: Vec<PathBuf>, crds: &[&str]) -> (Self, Host) {
+        let stage = Self::api_only(plugins);
+        let host = stage.host();
+        stage.wait_served(&host, crds);
+        (stage, host)
+    }
+
+    /// Returns the objects that `innkeeper manifests` prints, without the Plugins.
     pub(crate) fn manifests(&self, arguments: &[&str]) -> Vec<Value> {
-        let mut objects = host::manifests(&self.options.plugins, arguments).unwrap();
-        objects.retain(|object| object["kind"] != "Plugin");
-        objects
+        host::manifests(&self.options.plugins, arguments)
+            .unwrap()
+            .into_iter()
+            .filter(|object| object["kind"] != "Plugin")
+            .collect()
     }
 
     /// Starts a host as administrator.
@@ -65,7 +73,7 @@ impl Stage {
         Host::start(&self.plane.kubeconfig(), &self.options).expect("the host starts")
     }
 
-    /// Ends a host as its users do, and checks that it succeeds.
+    /// Stops a host as users do, and checks that it exits with success.
     #[track_caller]
     pub(crate) fn stop(mut host: Host) {
         let status = host.stop().expect("the host ends");
@@ -78,21 +86,20 @@ impl Stage {
         wait_served(&self.plane, host, crds);
     }
 
-    /// Installs the CRD of the Plugin resource.
     pub(crate) fn install_plugin_crd(&self) {
         for object in manifest::load("deploy/crds/plugins.innkeeper.dev.yaml").unwrap() {
             self.plane.user().apply(&object).unwrap();
         }
     }
 
-    /// Restarts the garbage collector, which then learns of new kinds at once instead of within
-    /// half a minute.
+    /// Restarts the garbage collector, so that it finds new kinds at once instead of after half a
+    /// minute.
     pub(crate) fn restart_collector(&self) {
         restart_collector(&self.plane);
     }
 
-    /// Gives a subject all rights without making it an administrator, whom the API server exempts
-    /// from limits.
+    /// Grants all permissions without the group `system:masters`, which the API server exempts from
+    /// limits.
     pub(crate) fn allow_all(&self, name: &str, subject: &Value) {
         let binding = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
@@ -108,7 +115,6 @@ impl Stage {
             .expect("a role can be bound");
     }
 
-    /// A new namespace.
     pub(crate) fn namespace(&self, prefix: &str) -> String {
         self.plane
             .namespace(prefix)
@@ -125,8 +131,8 @@ impl Stage {
             .expect("an object can be applied")
     }
 
-    /// Applies an object whose kind may not be served yet, in a namespace or, with an empty name,
-    /// in none. The API server calls a CRD established a little too early.
+    /// Applies an object, without a namespace if the name is empty. Retries, because the API server
+    /// may report a CRD as established before it serves the kind.
     #[track_caller]
     pub(crate) fn apply_new(&self, namespace: &str, object: &Value) {
         let mut object = object.clone();
@@ -138,14 +144,14 @@ impl Stage {
         });
     }
 
-    /// Applies every object of an example in a namespace.
+    /// Applies all objects from an example in a namespace.
     pub(crate) fn apply_example(&self, namespace: &str, path: &str) {
         for object in manifest::load(path).expect("an example can be read") {
             self.apply_new(namespace, &object);
         }
     }
 
-    /// An object, or none if it does not exist.
+    /// Returns an object, or `None` if it does not exist.
     pub(crate) fn find(
         &self,
         namespace: &str,
@@ -158,14 +164,13 @@ impl Stage {
             .expect("an object can be read")
     }
 
-    /// An object, which has to exist.
+    /// Returns an object that must exist.
     #[track_caller]
     pub(crate) fn get(&self, namespace: &str, target: Target<'_>) -> Value {
         self.find(namespace, target)
             .unwrap_or_else(|| panic!("{target:?} does not exist in {namespace}"))
     }
 
-    /// Merges a patch into an object.
     pub(crate) fn merge(
         &self,
         namespace: &str,
@@ -179,7 +184,6 @@ impl Stage {
             .expect("an object can be patched");
     }
 
-    /// Deletes an object.
     pub(crate) fn delete(&self, namespace: &str, (api_version, kind, name): Target<'_>) {
         let kind = Kind::new(api_version, kind, namespace);
         self.plane
@@ -213,7 +217,7 @@ impl Stage {
         })
     }
 
-    /// The end of the audit log.
+    /// Returns the current end of the audit log.
     pub(crate) fn mark(&self) -> usize {
         self.plane
             .audit()
@@ -221,7 +225,7 @@ impl Stage {
             .expect("the audit log can be read")
     }
 
-    /// The host's writes after a mark.
+    /// Returns the host's writes after a mark.
     pub(crate) fn writes_since(&self, mark: usize) -> Vec<Write> {
         self.plane
             .audit()
@@ -229,13 +233,13 @@ impl Stage {
             .expect("the audit log can be read")
     }
 
-    /// Waits until the host has written nothing for this long; returns the end of the audit log.
+    /// Waits until the host has written nothing for this time, and returns the end of the audit log.
     #[track_caller]
     pub(crate) fn settle(&self, quiet: Duration) -> usize {
         self.settle_within(quiet, SETTLED_WITHIN)
     }
 
-    /// The same, with the longest time until the last write.
+    /// Like `settle`, with a time limit.
     #[track_caller]
     pub(crate) fn settle_within(&self, quiet: Duration, patience: Duration) -> usize {
         let audit = self.plane.audit();
@@ -245,7 +249,7 @@ impl Stage {
     }
 }
 
-/// Waits until CRDs are served; a failure shows the log of the host that should install them.
+/// Waits until CRDs are served; a failure shows the host's log.
 #[track_caller]
 pub(crate) fn wait_served(plane: &ControlPlane, host: &Host, crds: &[&str]) {
     let kind = Kind::cluster("apiextensions.k8s.io/v1", "CustomResourceDefinition");
@@ -258,7 +262,7 @@ pub(crate) fn wait_served(plane: &ControlPlane, host: &Host, crds: &[&str]) {
             if condition_status(&crd, "Established") != "True" {
                 bail!("{}", crd["status"]);
             }
-            // The API server calls a CRD established before it answers for its objects.
+            // The API server may report a CRD as established before it serves the objects.
             let spec = &crd["spec"];
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let version = text(&spec["versions"][0]["name"]);
@@ -269,8 +273,8 @@ pub(crate) fn wait_served(plane: &ControlPlane, host: &Host, crds: &[&str]) {
     }
 }
 
-/// Restarts the garbage collector of a control plane, which then learns of new kinds at once
-/// instead of within half a minute.
+/// Restarts the garbage collector, so that it finds new kinds at once instead of after half a
+/// minute.
 pub(crate) fn restart_collector(plane: &ControlPlane) {
     for verb in ["restart", "wait"] {
         plane
@@ -285,7 +289,7 @@ pub(crate) fn wait_logged(host: &Host, goal: &str, text: &str) {
     eventually(goal, || logged(host, text));
 }
 
-/// Waits until a text is in a host's log, with a deadline of the caller's.
+/// Like [`wait_logged`], with a deadline.
 #[track_caller]
 pub(crate) fn wait_logged_for(deadline: Duration, host: &Host, goal: &str, text: &str) {
     eventually_for(deadline, goal, || logged(host, text));
@@ -296,17 +300,16 @@ fn logged(host: &Host, text: &str) -> Result<(), String> {
     if log.contains(text) { Ok(()) } else { Err(log) }
 }
 
-/// The writes as short lines.
+/// Formats writes as short lines.
 pub(crate) fn lines(writes: &[Write]) -> Vec<String> {
     writes.iter().map(Write::line).collect()
 }
 
-/// Returns true if the current generation of a parent is applied.
+/// Returns true if a parent's current generation is applied.
 pub(crate) fn is_applied(parent: &Value) -> bool {
     is_synced(parent, "True", "Applied")
 }
 
-/// The finalizers of an object.
 pub(crate) fn finalizers(object: &Value) -> Vec<&str> {
     object["metadata"]["finalizers"]
         .as_array()

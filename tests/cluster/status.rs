@@ -1,4 +1,4 @@
-//! `innkeeper status`: the conditions of Plugins and parents, and the leases of hosts.
+//! `innkeeper status` reports unready Plugins and parents, and hosts that are gone.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -20,7 +20,7 @@ use crate::{
 const GOOD: Target<'static> = ("test.innkeeper.dev/v1", "Unruly", "good");
 const BAD: Target<'static> = ("test.innkeeper.dev/v1", "Unruly", "bad");
 
-/// The exit code for a successful answer that reports a fault.
+/// The exit code for a successful report with findings.
 pub(crate) const FINDING: i32 = 3;
 const NO_ANSWER: i32 = 1;
 
@@ -41,8 +41,7 @@ pub(crate) fn document(output: &Output) -> Value {
     serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}\n{error}"))
 }
 
-/// A control plane with a host and the guest `unruly`, which behaves as its
-/// parents tell it.
+/// A control plane with a host and the guest `unruly`, whose parents choose the behaviour.
 struct StatusFixture {
     stage: Stage,
     host: Host,
@@ -80,15 +79,15 @@ impl StatusFixture {
     }
 
     fn wait_synced(&self, target: Target<'_>, status: &str, reason: &str) {
-        let synced = |parent: &Value| is_synced(parent, status, reason);
-        self.stage.wait(&self.host, &self.namespace, target, synced);
+        let is_met = |parent: &Value| is_synced(parent, status, reason);
+        self.stage.wait(&self.host, &self.namespace, target, is_met);
     }
 
     fn status(&self, more: &[&str]) -> Output {
         run(&[&["status", "--kubeconfig", &self.kubeconfig], more].concat())
     }
 
-    /// Waits until `status` ends with this code and prints this part.
+    /// Waits until `status` exits with this code and prints this text.
     #[track_caller]
     fn wait_status(&self, code: i32, part: &str) -> String {
         eventually(&format!("status reports {part:?}"), || {
@@ -132,10 +131,10 @@ fn status_lists_unready_parents_with_reasons() {
     Stage::stop(site.host);
 }
 
-/// The conditions of the parents stay as the host left them, so they tell nothing about a host that is gone.
+/// After the host is gone, the parents' conditions stay, so only the lease can reveal it.
 #[test]
 fn status_reports_a_host_that_is_gone() {
-    // As in another release of the chart, which has its own namespace and lease.
+    // Imitates a second chart release, with a different namespace and lease.
     let mut site = StatusFixture::start_with(&[
         "--host-namespace=hosts",
         "--lease-name=release-a",
@@ -159,12 +158,16 @@ fn status_reports_a_host_that_is_gone() {
 #[test]
 fn status_watch_shows_every_change_until_it_is_stopped() {
     let site = StatusFixture::start();
-    let arguments = ["--watch", "--interval", "1", "-o", "json"];
     let arguments = [
-        &["status", "--kubeconfig", &*site.kubeconfig],
-        &arguments[..],
-    ]
-    .concat();
+        "status",
+        "--kubeconfig",
+        &site.kubeconfig,
+        "--watch",
+        "--interval",
+        "1",
+        "-o",
+        "json",
+    ];
     let mut watching = innkeeper(&arguments)
         .stdout(Stdio::piped())
         .spawn()
@@ -200,7 +203,7 @@ fn status_watch_shows_every_change_until_it_is_stopped() {
 
 #[test]
 fn status_names_the_failure_if_the_cluster_does_not_answer() {
-    // Without a lease, which the host would lose during the pause.
+    // No leader election, because the host would lose the lease during the pause.
     let site = StatusFixture::start_with(&[]);
     for (arguments, expected) in [
         (&["status", "--kubeconfig", "/none"][..], "/none"),

@@ -1,4 +1,4 @@
-//! No write is repeated, neither in a steady state nor after a restart of the host.
+//! The host repeats no write, neither in a steady state nor after a restart.
 
 use std::{thread, time::Duration};
 
@@ -29,8 +29,7 @@ fn check_quiet(stage: &Stage, mark: usize, seconds: u64, host: &Host) {
     );
 }
 
-/// A host that has converged writes nothing, and neither does its successor. A hash or an order
-/// that differs between runs would break it.
+/// A hash or an order that differs between runs would cause writes after a restart.
 #[test]
 fn nothing_is_written_in_a_steady_state_and_after_a_restart() {
     let (parents, seconds) = if is_full() { (20, 30) } else { (3, 10) };
@@ -56,8 +55,7 @@ fn nothing_is_written_in_a_steady_state_and_after_a_restart() {
     let host = stage.host();
     check_quiet(&stage, mark, seconds, &host);
 
-    // A host that serves nothing would be just as quiet, so this one must see a change and make
-    // exactly one write for it.
+    // A host that serves nothing would be just as quiet, so a change must cause exactly one write.
     stage.merge(
         &namespaces[0],
         PARENTS[0],
@@ -77,13 +75,13 @@ fn nothing_is_written_in_a_steady_state_and_after_a_restart() {
     );
 }
 
-/// The number of writes for a new parent is fixed. A further write would be repeated for every
-/// parent.
+/// Any additional write would cost one write per parent.
 #[test]
 fn a_new_parent_costs_one_write_for_each_child_and_one_report() {
-    let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
-    let host = stage.host();
-    stage.wait_served(&host, &["memcacheds.cache.example.com"]);
+    let (stage, host) = Stage::serving(
+        HostOptions::with_guests(&["memcached"]).unwrap().plugins,
+        &["memcacheds.cache.example.com"],
+    );
     let namespace = stage.namespace("new");
     let mark = stage.mark();
     let (api_version, kind, _) = PARENTS[0];
@@ -93,7 +91,7 @@ fn a_new_parent_costs_one_write_for_each_child_and_one_report() {
     stage.apply(&namespace, &parent);
     stage.wait(&host, &namespace, (api_version, kind, "idle"), is_applied);
     stage.settle(Duration::from_secs(1));
-    // The record of the created kinds is in another namespace and is written once.
+    // Counts only this namespace: the record of created kinds is elsewhere and written once.
     let writes = stage
         .plane
         .audit()
@@ -101,7 +99,7 @@ fn a_new_parent_costs_one_write_for_each_child_and_one_report() {
         .unwrap();
     let mut kinds: Vec<&str> = writes.iter().map(|write| &*write.resource).collect();
     kinds.sort_unstable();
-    // One write of the status: it has the guest's part and the host's conditions.
+    // A single status write has the guest's part and the host's conditions.
     let status = "memcacheds.cache.example.com/status";
     assert_eq!(
         kinds,

@@ -1,5 +1,5 @@
-//! One control plane and one host with the shipped guests, which the tests of the suite share, and
-//! a namespace for each test.
+//! One control plane and one host with the shipped guests, shared by many tests, and a namespace for
+//! each test.
 
 use std::{process::Command, sync::OnceLock, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::stage::{SETTLED_WITHIN, restart_collector, wait_served};
 /// The guests that ship with the product.
 pub(crate) const GUESTS: [&str; 4] = ["memcached", "wordpress", "etcd", "backup"];
 
-/// The CRDs of their parents.
+/// The parents' CRDs.
 pub(crate) const PARENT_CRDS: [&str; 7] = [
     "memcacheds.cache.example.com",
     "wordpresses.example.com",
@@ -27,18 +27,17 @@ pub(crate) const PARENT_CRDS: [&str; 7] = [
     "storages.gobackup.io",
 ];
 
-/// The kinds of cert-manager and of the Prometheus operator that examples need: group, plural and kind.
+/// The kinds from cert-manager and the Prometheus operator that examples use: group, plural and kind.
 const FOREIGN_KINDS: [(&str, &str, &str); 3] = [
     ("cert-manager.io", "issuers", "Issuer"),
     ("cert-manager.io", "certificates", "Certificate"),
     ("monitoring.coreos.com", "servicemonitors", "ServiceMonitor"),
 ];
 
-/// After this long without a write, the host has finished: well above the time of a pass and its
-/// watch events.
+/// After this time without a write, the host has finished: it is well above the time for a pass and
+/// the watch events after it.
 const QUIET: Duration = Duration::from_millis(1500);
 
-/// The shared control plane with a host on it.
 struct Shared {
     plane: &'static ControlPlane,
     host: Host,
@@ -49,10 +48,9 @@ fn shared() -> &'static Shared {
     SHARED.get_or_init(|| {
         let plane = ControlPlane::shared();
         for (group, plural, kind) in FOREIGN_KINDS {
-            let definition = definition(group, plural, kind);
             plane
                 .user()
-                .apply(&definition)
+                .apply(&definition(group, plural, kind))
                 .expect("a CRD can be applied");
         }
         let mut options = HostOptions::with_guests(&GUESTS).expect("the guests should be built");
@@ -65,7 +63,7 @@ fn shared() -> &'static Shared {
     })
 }
 
-/// The definition of a kind of other software, without the schema.
+/// A CRD for other software's kind, without the schema.
 fn definition(group: &str, plural: &str, kind: &str) -> Value {
     let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
     json!({
@@ -82,51 +80,53 @@ fn definition(group: &str, plural: &str, kind: &str) -> Value {
     })
 }
 
-/// Waits for the CRDs, and lets the garbage collector learn of them at once instead of within half
-/// a minute.
+/// Waits for the CRDs, and restarts the garbage collector so that it finds them at once.
 pub(crate) fn prepare(plane: &ControlPlane, host: &Host) {
     wait_served(plane, host, &PARENT_CRDS);
     restart_collector(plane);
 }
 
-/// A namespace of the shared control plane for one test.
+/// One test's namespace on the shared control plane.
 pub(crate) struct Site {
     pub(crate) plane: &'static ControlPlane,
     pub(crate) namespace: String,
 }
 
 impl Site {
-    /// A new namespace whose name starts with `prefix`.
+    /// Creates a namespace whose name starts with `prefix`.
     pub(crate) fn new(prefix: &str) -> Self {
         let plane = shared().plane;
         let namespace = plane.namespace(prefix).expect("a namespace can be made");
         Self { plane, namespace }
     }
 
-    /// Applies every object of an example in this namespace.
+    /// Applies all objects from an example in this namespace.
     pub(crate) fn apply_example(&self, path: &str) -> Vec<Value> {
         self.plane
             .apply_example(&self.namespace, path)
             .expect("an example can be applied")
     }
 
-    /// The command `innkeeper render` for a guest; later calls reuse its compiled code.
+    /// Returns the command `innkeeper render` for a guest. The calls share a code cache.
     pub(crate) fn render(&self, guest: &str) -> Command {
         let guests = path_from_env("INNKEEPER_GUESTS").expect("the guests are built");
-        let mut command = Command::new(path_from_env("INNKEEPER_BIN").expect("the host is built"));
-        command.args(["render", "-o", "json", "--plugin"]);
-        command.arg(guests.join(format!("{guest}.wasm")));
-        command.arg("--cache-dir");
-        command.arg(self.plane.directory().join("render-cache"));
+        let program = path_from_env("INNKEEPER_BIN").expect("the host is built");
+        let file = guests.join(format!("{guest}.wasm"));
+        let cache = self.plane.directory().join("render-cache");
+        let mut command = Command::new(program);
+        command
+            .args(["render", "-o", "json", "--plugin"])
+            .arg(file)
+            .arg("--cache-dir")
+            .arg(cache);
         command
     }
 
-    /// A kind in this namespace.
     pub(crate) fn kind<'a>(&'a self, api_version: &'a str, kind: &'a str) -> Kind<'a> {
         Kind::new(api_version, kind, &self.namespace)
     }
 
-    /// An object, or none if it does not exist.
+    /// Returns an object, or `None` if it does not exist.
     pub(crate) fn find(&self, (api_version, kind, name): Target<'_>) -> Option<Value> {
         let kind = self.kind(api_version, kind);
         self.plane
@@ -135,15 +135,14 @@ impl Site {
             .expect("an object can be read")
     }
 
-    /// An object, which has to exist.
+    /// Returns an object that must exist.
     #[track_caller]
     pub(crate) fn get(&self, target: Target<'_>) -> Value {
-        let found = self.find(target);
-        assert!(found.is_some(), "{target:?} does not exist");
-        found.expect("its presence was just checked")
+        let object = self.find(target);
+        assert!(object.is_some(), "{target:?} does not exist");
+        object.expect("its presence was just checked")
     }
 
-    /// Merges a patch into an object.
     pub(crate) fn merge(&self, (api_version, kind, name): Target<'_>, patch: &Value) -> Value {
         let kind = self.kind(api_version, kind);
         self.plane
@@ -152,7 +151,6 @@ impl Site {
             .expect("an object can be patched")
     }
 
-    /// Deletes an object.
     pub(crate) fn delete(&self, (api_version, kind, name): Target<'_>) {
         let kind = self.kind(api_version, kind);
         self.plane
@@ -190,13 +188,13 @@ impl Site {
         });
     }
 
-    /// Waits until a parent is Synced and Ready for its current generation.
+    /// Waits until a parent is Synced and Ready for the current generation.
     #[track_caller]
     pub(crate) fn wait_ready(&self, target: Target<'_>) -> Value {
         self.wait("a parent becomes Ready", target, is_ready)
     }
 
-    /// Waits until the host has written nothing in this namespace for a while; returns the end of
+    /// Waits until the host has written nothing in this namespace for a while, and returns the end of
     /// the audit log.
     #[track_caller]
     pub(crate) fn settle(&self) -> usize {
@@ -207,20 +205,18 @@ impl Site {
             .expect("the host stops writing")
     }
 
-    /// The host's writes in this namespace after a mark.
+    /// Returns the host's writes in this namespace after a mark.
     pub(crate) fn writes_since(&self, mark: usize) -> Vec<Write> {
-        let audit = self.plane.audit();
-        audit
+        self.plane
+            .audit()
             .in_namespace_since(mark, &self.namespace)
             .expect("the audit log can be read")
     }
 
-    /// The host's writes to children in this namespace after a mark, as lines, without status and
-    /// events.
+    /// Returns the host's writes to children in this namespace after a mark, as lines.
     ///
-    /// An update or delete that its own precondition refused is left out as well: a controller was
-    /// faster, nothing was written, and the host observes again. That depends on chance. A refused
-    /// create stays in.
+    /// Leaves out updates and deletes with a failed precondition: a controller was faster by chance,
+    /// nothing was written, and the host observes again. Refused creates count.
     pub(crate) fn child_writes_since(&self, mark: usize) -> Vec<String> {
         let writes = self.writes_since(mark);
         let is_child = |write: &&Write| {
@@ -238,7 +234,7 @@ impl Site {
             .collect()
     }
 
-    /// Waits until the host is quiet, and checks its writes to children after a mark.
+    /// Waits until the host is quiet, and checks the writes to children after a mark.
     #[track_caller]
     pub(crate) fn check_child_writes(&self, mark: usize, expected: &[&str]) {
         self.settle();
@@ -260,15 +256,16 @@ impl Site {
 /// `apiVersion`, `kind`, name.
 pub(crate) type Target<'a> = (&'a str, &'a str, &'a str);
 
-/// The identity of the parent for which a child is retained, without the proof of the host; empty if
-/// it is not retained.
+/// Returns the parent for which a child is retained, without the host's proof; empty if the child is
+/// not retained.
 pub(crate) fn retained_for(metadata: &Value) -> &str {
-    let mark = metadata["annotations"]["innkeeper.dev/retained-for"].as_str();
-    mark.and_then(|mark| mark.split(' ').next())
+    metadata["annotations"]["innkeeper.dev/retained-for"]
+        .as_str()
+        .and_then(|mark| mark.split(' ').next())
         .unwrap_or_default()
 }
 
-/// The reason of a parent's condition.
+/// Returns the reason in a parent's condition.
 pub(crate) fn reason(parent: &Value, kind: &str) -> String {
     let text = condition(parent, kind).unwrap_or_default();
     let (_, rest) = text.split_once('/').unwrap_or_default();

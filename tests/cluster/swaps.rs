@@ -1,5 +1,5 @@
-//! Swaps between two revisions while parents are edited: no edit is lost, nothing is pruned, and no
-//! pass of a parent overlaps another.
+//! Swaps between two revisions while users edit parents: no edit is lost, nothing is pruned, and a
+//! parent's passes never overlap.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +23,6 @@ use crate::{
     plugins::HEALTHY,
 };
 
-/// The load of a test.
 struct Load {
     parents: usize,
     edits_per_second: u32,
@@ -45,20 +44,20 @@ const FULL: Load = Load {
     swap_every: Duration::from_secs(3),
 };
 
-/// The texts of every child under the two revisions.
+/// The children's text under each revision.
 const SAYS: [&str; 2] = ["one", "two"];
 
-/// The parents, edits and turns of the test that completes each swap before the next one.
+/// The load for the test that completes each swap before the next.
 const TURNS_PARENTS: usize = 10;
 const EDITS_PER_TURN: usize = 3;
 const TURNS_SAMPLE: usize = 15;
 const TURNS_FULL: usize = 1000;
 
-/// The maximum pause before an edit, so that it falls somewhere in the dry run, the switch or the
-/// first passes of the turn.
+/// The maximum pause before an edit, which spreads edits over the dry run, the switch and the first
+/// passes.
 const EDITED_WITHIN: Duration = Duration::from_millis(40);
 
-/// One pass as the host's log shows it.
+/// One pass in the host's log.
 struct Pass {
     parent: String,
     begin: Timestamp,
@@ -94,8 +93,7 @@ fn elapsed(text: &str) -> Option<SignedDuration> {
     SignedDuration::try_from_secs_f64(number.parse::<f64>().ok()? * scale).ok()
 }
 
-/// Checks that each pass of a parent begins after the one before it has ended; returns the number
-/// of passes.
+/// Checks that a parent's passes do not overlap, and returns the number of passes.
 #[track_caller]
 fn check_serial(log: &str) -> usize {
     let mut ends: BTreeMap<String, Timestamp> = BTreeMap::new();
@@ -113,8 +111,8 @@ fn check_serial(log: &str) -> usize {
     passes.len()
 }
 
-/// Edits parents and swaps revisions as the load demands; returns the last note of each parent and
-/// the time of the answer to that edit.
+/// Edits parents and swaps revisions under this load. Returns each parent's last note, and when the
+/// API server answered that edit.
 fn drive(fixture: &MoodyFixture, load: &Load) -> BTreeMap<String, (String, Timestamp)> {
     let user = fixture.site.stage.plane.user();
     let kind = Kind::new(API, "Moody", &fixture.site.namespace);
@@ -139,7 +137,7 @@ fn drive(fixture: &MoodyFixture, load: &Load) -> BTreeMap<String, (String, Times
     notes
 }
 
-/// Waits until every child has the text of the last revision and the last note of its parent.
+/// Waits until every child has the last revision's text and the parent's last note.
 #[track_caller]
 fn wait_settled(fixture: &MoodyFixture, says: &str, notes: &BTreeMap<String, (String, Timestamp)>) {
     let kind = Kind::new("v1", "ConfigMap", &fixture.site.namespace);
@@ -152,8 +150,8 @@ fn wait_settled(fixture: &MoodyFixture, says: &str, notes: &BTreeMap<String, (St
                 .stage
                 .plane
                 .user()
-                .list(kind, "innkeeper.dev/plugin=moody");
-            let children = children.map_err(|error| error.to_string())?;
+                .list(kind, "innkeeper.dev/plugin=moody")
+                .map_err(|error| error.to_string())?;
             let wrong = children.iter().find(|child| {
                 let name = child["metadata"]["name"].as_str().unwrap_or_default();
                 let note = notes.get(name).map_or("", |(note, _)| note);
@@ -168,8 +166,7 @@ fn wait_settled(fixture: &MoodyFixture, says: &str, notes: &BTreeMap<String, (St
     );
 }
 
-/// The times from the answer to the last edit of each parent to the host's next write of its child,
-/// in ascending order.
+/// Returns how long after each parent's last edit the host wrote the child, in ascending order.
 fn reactions(writes: &[Write], notes: &BTreeMap<String, (String, Timestamp)>) -> Vec<Duration> {
     let reaction = |(name, (_, edited)): (&String, &(String, Timestamp))| {
         let later = |write: &&Write| {
@@ -187,8 +184,8 @@ fn reactions(writes: &[Write], notes: &BTreeMap<String, (String, Timestamp)>) ->
     reactions
 }
 
-/// Checks that nothing was pruned or created again, and that no passes of a parent overlap; returns
-/// the number of passes.
+/// Checks that nothing was pruned or created again and that no passes overlap, and returns the number
+/// of passes.
 #[track_caller]
 fn check_undisturbed(fixture: &MoodyFixture, uids: &[Value], writes: &[Write], log: &str) -> usize {
     assert_eq!(fixture.uids(), uids);
@@ -203,24 +200,23 @@ fn check_undisturbed(fixture: &MoodyFixture, uids: &[Value], writes: &[Write], l
     check_serial(log)
 }
 
-/// Counts the revisions that a host has activated.
+/// Counts the revisions that the host activated.
 fn served(log: &str) -> usize {
     log.lines()
         .filter(|line| line.contains("\"serving plugin\"") && line.contains(NAME))
         .count()
 }
 
-/// A fixture whose host logs its passes.
+/// A fixture whose host logs all passes.
 fn logging(parents: usize) -> MoodyFixture {
     let mut fixture = MoodyFixture::new(parents);
-    let log = ["--log", "info,innkeeper_reconcile=debug"];
-    let arguments = &mut fixture.site.stage.options.arguments;
-    arguments.extend(log.map(str::to_owned));
+    let log = ["--log", "info,innkeeper_reconcile=debug"].map(str::to_owned);
+    fixture.site.stage.options.arguments.extend(log);
     fixture
 }
 
-/// Passes of the old and the new revision never overlap for a parent, and an edit during a swap
-/// reaches one of them.
+/// An edit during a swap must reach the old or the new revision, and their passes must not overlap
+/// for a parent.
 #[test]
 fn swaps_under_load_lose_no_edit_and_overlap_no_passes() {
     let load = if is_full() { FULL } else { SAMPLE };
@@ -240,7 +236,7 @@ fn swaps_under_load_lose_no_edit_and_overlap_no_passes() {
     let log = host.log().unwrap();
     let passes = check_undisturbed(&fixture, &uids, &writes, &log);
     assert!(passes >= load.parents * 2, "{passes} passes");
-    // A swap that comes before the last one is done replaces it.
+    // A swap replaces an unfinished earlier one, so not every revision gets activated.
     let served = served(&log);
     assert!(
         served > usize::try_from(load.swaps).unwrap() / 2,
@@ -269,13 +265,13 @@ fn swaps_under_load_lose_no_edit_and_overlap_no_passes() {
     fs::write(root().join("target/swap-report.txt"), report).unwrap();
 }
 
-/// A swap queues every parent, and so hides an edit that the swap before it lost. Here each turn
-/// ends with all edits applied before the next one begins.
+/// A swap queues every parent, which would hide an edit that the previous swap lost. So each turn
+/// waits until all edits are applied.
 #[test]
 fn no_edit_is_lost_in_a_thousand_swaps() {
     let turns = if is_full() { TURNS_FULL } else { TURNS_SAMPLE };
     let fixture = logging(TURNS_PARENTS);
-    // More writes than any parent should need, so that the limit delays none.
+    // High enough never to delay a write.
     let spec = |says| {
         let mut spec = good(says);
         spec["limits"] = json!({"writesPerMinute": 6000});

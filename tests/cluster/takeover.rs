@@ -1,4 +1,4 @@
-//! A plugin file without grants has no power over the cluster, and grants bound its power.
+//! A plugin file cannot take over the cluster, neither without grants nor with ordinary ones.
 
 use std::{
     fs, thread,
@@ -19,7 +19,7 @@ const API: &str = "test.innkeeper.dev/v1";
 const CRD: &str = "takeovers.test.innkeeper.dev";
 const HOST_NAMESPACE: &str = "innkeeper-system";
 
-/// The behaviours of the guest that must not succeed, with a part of the refusal under grants.
+/// The guest's attacks: the behaviour, the child kind, and a part of the refusal with grants.
 const ATTACKS: [(&str, &str, &str); 4] = [
     ("privileged-pod", "Pod", "podSecurity: restricted"),
     (
@@ -36,10 +36,10 @@ const ATTACKS: [(&str, &str, &str); 4] = [
 ];
 
 fn stage(guest: &str) -> Stage {
-    stage_of(&[guest])
+    stage_with(&[guest])
 }
 
-fn stage_of(guests: &[&str]) -> Stage {
+fn stage_with(guests: &[&str]) -> Stage {
     let directory = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
     let file = |guest: &&str| directory.join(format!("{guest}.wasm"));
     Stage::api_only(guests.iter().map(file).collect())
@@ -65,8 +65,8 @@ fn host_with_all_grants(stage: &Stage, grants: &[(&str, Value)]) -> Host {
     Host::start(&stage.plane.kubeconfig(), &options).unwrap()
 }
 
-/// Applies a cluster-scoped parent with this behaviour, and waits until its child is refused with a message that contains
-/// `expected`.
+/// Applies a cluster-scoped parent with this behaviour, and waits until the host refuses the child
+/// with a message that contains `expected`.
 #[track_caller]
 fn check_refused(stage: &Stage, host: &Host, behaviour: &str, namespace: &str, expected: &str) {
     let parent = json!({
@@ -78,20 +78,20 @@ fn check_refused(stage: &Stage, host: &Host, behaviour: &str, namespace: &str, e
     let refused = stage.wait(host, "", target, |parent| {
         is_synced(parent, "False", "ChildForbidden")
     });
-    let said = condition(&refused, "Synced").unwrap();
+    let message = condition(&refused, "Synced").unwrap();
     assert!(
-        said.contains(expected),
-        "{behaviour} in {namespace}: {said}"
+        message.contains(expected),
+        "{behaviour} in {namespace}: {message}"
     );
 }
 
-/// Checks that no child of an attack exists in a namespace.
+/// Checks that no attack created a child in a namespace.
 #[track_caller]
 fn check_clean(stage: &Stage, namespace: &str) {
     for (behaviour, kind, _) in ATTACKS {
         for name in [&*format!("{behaviour}-child"), "bootstrap-token-abcdef"] {
-            let found = stage.find(namespace, ("v1", kind, name));
-            assert_eq!(found, None, "{kind} {name} in {namespace}");
+            let child = stage.find(namespace, ("v1", kind, name));
+            assert_eq!(child, None, "{kind} {name} in {namespace}");
         }
     }
 }
@@ -136,7 +136,7 @@ fn a_granted_plugin_gets_neither_privileged_pods_nor_credentials_nor_system_name
         check_refused(&stage, &host, behaviour, &tenant, expected);
     }
     check_clean(&stage, &tenant);
-    // The same plugin does its ordinary work.
+    // The same plugin can create ordinary children.
     let parent = json!({
         "apiVersion": API, "kind": "Takeover", "metadata": {"name": "good"},
         "spec": {"behaviour": "good", "namespace": tenant},
@@ -165,7 +165,7 @@ fn parents_in_system_namespaces_are_served_only_when_the_grants_name_them() {
     for namespace in system {
         stage.apply_new(namespace, &parent);
     }
-    // Applied last, so the host has seen the other parents before it serves this one.
+    // Applied last, so the host has observed the other parents before it serves this one.
     stage.apply_new(&tenant, &parent);
     stage.wait(&host, &tenant, PARENT, is_applied);
     for namespace in system {
@@ -195,25 +195,29 @@ fn parents_in_system_namespaces_are_served_only_when_the_grants_name_them() {
     }
     Stage::stop(host);
 
-    // A parent that was served keeps its children and learns the reason.
+    // A parent whose namespace loses the grant keeps the children and reports the reason.
     let host = host_with_grants(&stage, "unruly", &grants(&["kube-public"]));
-    let left = stage.wait(&host, HOST_NAMESPACE, PARENT, |parent| {
+    let released = stage.wait(&host, HOST_NAMESPACE, PARENT, |parent| {
         is_synced(parent, "Unknown", "NotSelected")
     });
-    let said = condition(&left, "Synced").unwrap();
-    assert!(said.contains("spec.grants.systemNamespaces"), "{said}");
+    let message = condition(&released, "Synced").unwrap();
+    assert!(
+        message.contains("spec.grants.systemNamespaces"),
+        "{message}"
+    );
     stage.wait(&host, "kube-public", PARENT, is_applied);
 }
 
-/// One object became 8,448 in 24 s before there were bounds. With a grant of any depth, the default limits end it within
-/// seconds; that they do not bind 10,000 ordinary parents is a test of the write budgets.
+/// Without limits, one object became 8,448 in 24 s. The default limits stop this within seconds, even
+/// with a grant for the largest depth. Another test checks that they do not limit 10,000 ordinary
+/// parents.
 #[test]
 fn a_plugin_that_multiplies_its_own_parents_comes_to_a_bound() {
-    /// The default of nestedParentsPerNamespace, and the passes that run at the same time with two children each.
+    /// The default for `nestedParentsPerNamespace`, plus two children for each concurrent pass.
     const OBJECTS_MAX: usize = 1_000 + 8;
-    /// The time after which no object comes any more, on a busy machine. Without the bound there are 8,448 after 24 s.
-    const BINDS_WITHIN: Duration = Duration::from_secs(45);
-    const STANDS_STILL: Duration = Duration::from_secs(2);
+    /// Time limit for the last object to appear on a busy machine.
+    const LIMITED_WITHIN: Duration = Duration::from_secs(45);
+    const QUIET: Duration = Duration::from_secs(2);
 
     let stage = stage("garbage");
     let grants = json!({
@@ -231,47 +235,48 @@ fn a_plugin_that_multiplies_its_own_parents_comes_to_a_bound() {
         "spec": {"behaviour": "fork-bomb"},
     });
     stage.apply_new(&tenant, &parent);
-    let begun = Instant::now();
+    let begin = Instant::now();
     let all = || {
         let kind = Kind::new(API, "Garbage", &tenant);
         stage.plane.user().list(kind, "").unwrap()
     };
-    let said = eventually("a parent is over the bound", || {
+    let message = eventually("a parent is over the bound", || {
         let parents = all();
-        let mut over = parents
+        parents
             .iter()
-            .filter(|parent| is_synced(parent, "False", "QuotaExceeded"));
-        over.next()
+            .find(|parent| is_synced(parent, "False", "QuotaExceeded"))
             .and_then(|parent| condition(parent, "Synced"))
             .ok_or_else(|| format!("{} parents", parents.len()))
     });
-    assert!(said.contains("nestedParentsPerNamespace"), "{said}");
-    let mut made = all().len();
+    assert!(message.contains("nestedParentsPerNamespace"), "{message}");
+    let mut count = all().len();
     let mut since = Instant::now();
-    while since.elapsed() < STANDS_STILL {
+    while since.elapsed() < QUIET {
         assert!(
-            begun.elapsed() < BINDS_WITHIN,
-            "{made} objects, and more come"
+            begin.elapsed() < LIMITED_WITHIN,
+            "{count} objects, and more come"
         );
         thread::sleep(Duration::from_millis(100));
         let now = all().len();
-        if now != made {
-            (made, since) = (now, Instant::now());
+        if now != count {
+            count = now;
+            since = Instant::now();
         }
     }
-    println!("{made} objects after {:?}", begun.elapsed());
-    assert!(made <= 1 + OBJECTS_MAX, "{made} objects");
-    stage.settle(STANDS_STILL);
-    assert_eq!(all().len(), made);
+    println!("{count} objects after {:?}", begin.elapsed());
+    assert!(count <= 1 + OBJECTS_MAX, "{count} objects");
+    stage.settle(QUIET);
+    assert_eq!(all().len(), count);
 }
 
-/// Neither plugin makes parents of its own, so no grant has a depth: the parents of both count.
+/// Each plugin creates only the other's parents, so no grant has a depth. The host counts the depth
+/// across plugins.
 #[test]
 fn two_plugins_that_make_parents_of_each_other_come_to_a_bound() {
-    /// The largest depth of a parent, below the one of the user.
+    /// The largest depth below the user's parent.
     const DEPTH_MAX: usize = 16;
 
-    let stage = stage_of(&["garbage", "unruly"]);
+    let stage = stage_with(&["garbage", "unruly"]);
     let grants = |parent: &str, child: &str| {
         let group = "test.innkeeper.dev";
         json!({
@@ -297,7 +302,7 @@ fn two_plugins_that_make_parents_of_each_other_come_to_a_bound() {
         let user = stage.plane.user();
         kinds.map(|kind| user.list(kind, "").unwrap()).concat()
     };
-    let said = eventually("a parent at the largest depth makes no child", || {
+    let message = eventually("a parent at the largest depth makes no child", || {
         let parents = all();
         let refused = |parent: &&Value| is_synced(parent, "False", "ChildForbidden");
         parents
@@ -306,7 +311,7 @@ fn two_plugins_that_make_parents_of_each_other_come_to_a_bound() {
             .and_then(|parent| condition(parent, "Synced"))
             .ok_or_else(|| format!("{} parents: {:?}", parents.len(), host.log()))
     });
-    assert!(said.contains("end the ring of plugins"), "{said}");
+    assert!(message.contains("end the ring of plugins"), "{message}");
     stage.settle(Duration::from_secs(2));
     assert_eq!(all().len(), 1 + DEPTH_MAX);
 }

@@ -1,5 +1,5 @@
-//! A namespace with very many parents that are edited rapidly, beside a namespace with a few parents of the same plugin
-//! and of another one: the edits of the quiet namespace are written within seconds.
+//! Rapid edits to thousands of parents in a noisy namespace do not delay edits in a quiet namespace by
+//! more than seconds, neither for the same plugin nor for another one.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -21,26 +21,26 @@ use crate::{
     stage::{Stage, is_applied},
 };
 
-/// The parents of the noisy namespace; each has two small children.
+/// The kind of the noisy parents; each has two small children.
 const NOISY: [&str; 2] = ["test.innkeeper.dev/v1", "Moody"];
 
-/// The number of clients that edit the noisy parents; with four, the host keeps up.
+/// The number of clients that edit noisy parents: with four, the host would keep up.
 const CLIENTS: usize = 8;
 
-/// The number of edits of each quiet parent in a measurement, and the time between two of them.
+/// The number of edits to each quiet parent in a measurement, and the time between two edits.
 const EDITS: usize = 15;
 const EDIT_EVERY: Duration = Duration::from_millis(200);
 
-/// The limit for one edit of the quiet namespace, by the API server's clock.
+/// Limit for each edit in the quiet namespace, by the API server's clock.
 ///
-/// Ten times the longest time on two busy cores, and a fraction of the time that the noisy parents take.
+/// Ten times the maximum on two busy cores, and a fraction of the time for the noisy parents.
 const DELAY_MAX: Duration = Duration::from_secs(5);
 
 fn parents() -> usize {
     if is_full() { 10_000 } else { 1_000 }
 }
 
-/// A parent of the quiet namespace, and the child that shows its edits.
+/// A quiet parent, and the child that shows an edit.
 struct Quiet {
     api_version: &'static str,
     kind: &'static str,
@@ -111,7 +111,7 @@ impl Tenants {
         tenants
     }
 
-    /// Applies all noisy parents with another note, again and again until it is told to stop or a number of rounds is over.
+    /// Edits all noisy parents in each round, until `is_over` or the last round.
     fn edit_noisy(&self, rounds: usize, note: &str, is_over: &AtomicBool) {
         thread::scope(|scope| {
             for client in 0..CLIENTS {
@@ -149,30 +149,38 @@ impl Tenants {
         }
     }
 
-    /// The writes to a resource of a namespace after a mark.
+    /// Returns the writes to a resource in a namespace after a mark.
     fn writes(&self, mark: usize, namespace: &str, resource: &str) -> Vec<Write> {
-        let mut writes = self.stage.plane.audit().since(mark).unwrap();
-        writes.retain(|write| write.namespace == namespace && write.resource == resource);
-        writes
+        self.stage
+            .plane
+            .audit()
+            .since(mark)
+            .unwrap()
+            .into_iter()
+            .filter(|write| write.namespace == namespace && write.resource == resource)
+            .collect()
     }
 
-    /// Edits the quiet parents in turn, and returns for each kind the times from its edits to the host's writes, in
+    /// Edits the quiet parents in turn. Returns for each kind the delays between edit and write, in
     /// ascending order.
     fn measure(&self, first: usize) -> Vec<Vec<Duration>> {
         let mark = self.stage.mark();
-        let begun = Instant::now();
+        let begin = Instant::now();
         for turn in 0..EDITS {
             self.edit_quiet(first + turn);
             let due = EDIT_EVERY * u32::try_from(turn + 1).unwrap();
-            thread::sleep(due.saturating_sub(begun.elapsed()));
+            thread::sleep(due.saturating_sub(begin.elapsed()));
         }
         let times = QUIET.iter().map(|quiet| {
             let goal = format!("the last edit of a {} is written", quiet.kind);
             eventually_for(Duration::from_mins(3), &goal, || {
-                let edits = self.writes(mark, &self.quiet, quiet.resource);
-                let edits = edits.iter().filter(|write| !write.is_by_host());
                 let writes = self.writes(mark, &self.quiet, quiet.child);
-                let delays: Vec<_> = edits.map(|edit| delay(edit, &writes)).collect();
+                let delays: Vec<_> = self
+                    .writes(mark, &self.quiet, quiet.resource)
+                    .iter()
+                    .filter(|write| !write.is_by_host())
+                    .map(|edit| delay(edit, &writes))
+                    .collect();
                 let all: Option<Vec<Duration>> = delays.iter().copied().collect();
                 match all.filter(|all| all.len() == EDITS) {
                     Some(mut all) => {
@@ -187,8 +195,8 @@ impl Tenants {
     }
 }
 
-/// The time from the answer to an edit to the arrival of the next write; none if there is none yet. A watch event may
-/// arrive before the answer to the edit.
+/// Returns the time between an edit's answer and the next write, if there is one yet. The write may
+/// come first, because the watch event can reach the host before the answer reaches the client.
 fn delay(edit: &Write, writes: &[Write]) -> Option<Duration> {
     let time = |since: Timestamp, until: Timestamp| {
         Duration::try_from(until.duration_since(since)).unwrap_or_default()
@@ -207,8 +215,8 @@ fn summary(times: &[Vec<Duration>]) -> Vec<String> {
     each.collect()
 }
 
-/// In the queue of a plugin, namespaces take turns. Otherwise the quiet edit, which comes last, would wait for the whole
-/// backlog; while the noisy parents are edited rapidly, there always is one.
+/// Namespaces take turns in a plugin's queue. Otherwise the last edit, in the quiet namespace, would
+/// wait for the whole backlog, which rapid edits keep full.
 #[test]
 fn a_namespace_with_very_many_edited_parents_hardly_delays_another_one() {
     let mut tenants = Tenants::new();
@@ -216,7 +224,7 @@ fn a_namespace_with_very_many_edited_parents_hardly_delays_another_one() {
     let alone = tenants.measure(1);
     tenants.edit_noisy(1, "first", &never);
 
-    // The backlog: all noisy edits, and after them the quiet one, happen while the host stands still.
+    // Builds a backlog while the host is stopped: all noisy edits, and the quiet one last.
     tenants.host.process().signal(Signal::STOP).unwrap();
     tenants.edit_noisy(1, "backlog", &never);
     let mark = tenants.stage.mark();
@@ -235,7 +243,6 @@ fn a_namespace_with_very_many_edited_parents_hardly_delays_another_one() {
         .filter(|write| write.received < written)
         .count();
 
-    // Rapid edits during a measurement.
     let is_over = AtomicBool::new(false);
     let beside = thread::scope(|scope| {
         let editing = scope.spawn(|| tenants.edit_noisy(usize::MAX, "rapid", &is_over));

@@ -1,4 +1,4 @@
-//! The traces of passes, as a collector gets them.
+//! Traces from passes, as a collector receives them.
 
 use std::{
     fs,
@@ -28,12 +28,12 @@ use crate::{
 
 const API: &str = "cache.example.com/v1";
 
-/// The steps of a pass that is no repetition.
+/// The steps in a pass that calls the guest.
 const STEPS: [&str; 8] = [
     "observe", "enter", "recall", "call", "check", "plan", "apply", "report",
 ];
 
-/// A collector that keeps requests as they are.
+/// A collector that stores raw requests.
 struct Sink {
     port: u16,
     state: Arc<State>,
@@ -51,11 +51,11 @@ impl Sink {
         let port = listener.local_addr().unwrap().port();
         let state = Arc::new(State::default());
         let shared = Arc::clone(&state);
-        // It ends with the process of the tests.
+        // The thread ends with the test process.
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 if !shared.is_down.load(Ordering::Relaxed) {
-                    // The host may be gone already.
+                    // The host may have ended.
                     shared.take(stream).unwrap_or_default();
                 }
             }
@@ -70,13 +70,14 @@ impl Sink {
 }
 
 impl State {
-    /// Takes one request, and closes the connection; none if the client breaks off.
+    /// Stores one request and closes the connection; `None` if the client closes it first.
     fn take(&self, stream: TcpStream) -> Option<()> {
         let mut reader = BufReader::new(&stream);
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).ok()? > 0 {}
-        let mut lines = head.lines();
-        let length = lines.find_map(|line| line.strip_prefix("content-length: "))?;
+        let length = head
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length: "))?;
         let mut body = vec![0; length.parse().ok()?];
         reader.read_exact(&mut body).ok()?;
         self.requests
@@ -88,7 +89,7 @@ impl State {
     }
 }
 
-/// Starts a host that sends its traces to this port.
+/// Starts a host that sends traces to this port.
 fn host(stage: &Stage, port: u16, arguments: &[&str]) -> Host {
     let endpoint = format!("http://127.0.0.1:{port}");
     let traces = ["--otlp-endpoint", &endpoint];
@@ -105,7 +106,7 @@ fn apply_cache(stage: &Stage, host: &Host, namespace: &str, name: &str) {
     stage.wait(host, namespace, (API, "Memcached", name), is_applied);
 }
 
-/// The ids of the traces in the log lines of a parent's passes.
+/// Returns the trace ids that the log has for a parent's passes.
 fn logged(host: &Host, parent: &str) -> Vec<String> {
     let log = host.log().unwrap();
     let lines = log.lines().filter_map(|line| {
@@ -131,8 +132,8 @@ fn spans(host: &Host, result: &str) -> f64 {
     sum(&metrics, "innkeeper_trace_spans_total", &label)
 }
 
-/// A pass is a trace with a span for each step, which log lines and Events name. Without a collector passes go on, and the
-/// end of the host sends the last spans.
+/// A pass is a trace with a span for each step, and log lines and Events have the trace id. Passes
+/// continue without a collector, and a stopping host sends the last spans.
 #[test]
 fn each_pass_is_a_trace_that_log_and_events_name() {
     let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
@@ -140,15 +141,16 @@ fn each_pass_is_a_trace_that_log_and_events_name() {
     let running = host(&stage, sink.port, &[]);
     let namespace = stage.namespace("traces");
     apply_cache(&stage, &running, &namespace, "first");
-    // Ready without Pods, which is an Event.
+    // With size 0 the parent becomes Ready, which causes an Event.
     let first = (API, "Memcached", "first");
     stage.merge(&namespace, first, &json!({"spec": {"size": 0}}));
     let event = eventually("the event names its trace", || {
         let kind = Kind::new("events.k8s.io/v1", "Event", &namespace);
         let events = stage.plane.user().list(kind, "").unwrap();
         let id = |event: &Value| {
-            let id = &event["metadata"]["annotations"]["innkeeper.dev/trace-id"];
-            id.as_str().map(str::to_owned)
+            event["metadata"]["annotations"]["innkeeper.dev/trace-id"]
+                .as_str()
+                .map(str::to_owned)
         };
         events.iter().find_map(id).ok_or_else(|| json!(events))
     });
@@ -189,7 +191,7 @@ fn each_pass_is_a_trace_that_log_and_events_name() {
     Stage::stop(running);
     assert!(sink.has(b"the-last-one"));
 
-    // One pass in four thousand million.
+    // The lowest sampling rate.
     let rare = host(&stage, sink.port, &["--trace-one-in", "4294967295"]);
     apply_cache(&stage, &rare, &namespace, "rare");
     assert_eq!(logged(&rare, "/rare"), [""; 0]);
@@ -209,27 +211,27 @@ fn collector(file: &Path) -> (Running, u16) {
     (running, address.port())
 }
 
-/// The spans in the file of the collector.
+/// Returns the spans in the collector's file.
 fn collected(file: &Path) -> Vec<Value> {
     let text = fs::read_to_string(file).unwrap_or_default();
     let lines = text
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let mut found = Vec::new();
+    let mut spans = Vec::new();
     for line in lines {
         for resource in line["resourceSpans"].as_array().unwrap() {
             let name = json!({"key": "service.name", "value": {"stringValue": "innkeeper"}});
             let attributes = resource["resource"]["attributes"].as_array().unwrap();
             assert!(attributes.contains(&name), "{attributes:?}");
             for scope in resource["scopeSpans"].as_array().unwrap() {
-                found.extend(scope["spans"].as_array().unwrap().iter().cloned());
+                spans.extend(scope["spans"].as_array().unwrap().iter().cloned());
             }
         }
     }
-    found
+    spans
 }
 
-/// The real receiver of the OpenTelemetry Collector understands the traces. Only in `tests/full`, which builds it.
+/// The OpenTelemetry Collector's receiver accepts the traces. Only in `tests/full`, which builds it.
 #[test]
 fn the_collector_gets_a_span_for_each_step_below_that_of_the_pass() {
     if !is_full() {
@@ -244,11 +246,13 @@ fn the_collector_gets_a_span_for_each_step_below_that_of_the_pass() {
     let id = logged(&running, "/web").remove(0);
     Stage::stop(running);
 
-    let mut spans = collected(&file);
-    spans.retain(|span| span["traceId"] == *id);
-    let of_pass = spans.iter().find(|span| span["name"] == "pass").unwrap();
+    let spans: Vec<Value> = collected(&file)
+        .into_iter()
+        .filter(|span| span["traceId"] == *id)
+        .collect();
+    let pass = spans.iter().find(|span| span["name"] == "pass").unwrap();
     let attribute = |key: &str, value: &str| json!({"key": key, "value": {"stringValue": value}});
-    let attributes = of_pass["attributes"].as_array().unwrap();
+    let attributes = pass["attributes"].as_array().unwrap();
     for (key, value) in [
         ("innkeeper.plugin", "memcached"),
         ("innkeeper.parent.name", "web"),
@@ -264,6 +268,6 @@ fn the_collector_gets_a_span_for_each_step_below_that_of_the_pass() {
             .iter()
             .find(|span| span["name"] == name)
             .unwrap_or_else(|| panic!("{name} of {spans:#?}"));
-        assert_eq!(step["parentSpanId"], of_pass["spanId"], "{step}");
+        assert_eq!(step["parentSpanId"], pass["spanId"], "{step}");
     }
 }

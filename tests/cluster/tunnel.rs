@@ -1,4 +1,4 @@
-//! A tunnel between a host and the API server that carries raw bytes, for faults below HTTP.
+//! A TCP tunnel between a host and the API server, to inject faults below HTTP.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -16,21 +16,21 @@ use http::Uri;
 use innkeeper_tests::{ControlPlane, manifest};
 use serde_json::{Value, json};
 
-/// Time limit for the first bytes of a client.
+/// Time limit for a client's first bytes.
 const READ: Duration = Duration::from_secs(1);
 
-/// The treatment of a new connection.
+/// How the tunnel treats new connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Passage {
-    /// It leads to the API server.
+    /// Forwards them to the API server.
     Open,
-    /// It is closed before any data.
+    /// Closes them before any data.
     Closed,
-    /// It leads to a server that does not speak TLS.
+    /// Answers as a server without TLS.
     Plain,
 }
 
-/// The tunnel; it closes when this value is dropped.
+/// A tunnel, which closes on drop.
 pub(crate) struct Tunnel {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -39,7 +39,7 @@ pub(crate) struct Tunnel {
 struct Shared {
     upstream: SocketAddr,
     state: Mutex<State>,
-    /// The number of connections that were not carried.
+    /// The number of connections that were not forwarded.
     refused: AtomicUsize,
     is_over: AtomicBool,
 }
@@ -50,7 +50,7 @@ struct State {
 }
 
 impl Tunnel {
-    /// Opens a tunnel to the API server of a control plane.
+    /// Opens a tunnel to a control plane's API server.
     pub(crate) fn to(plane: &ControlPlane) -> Result<Self> {
         let kubeconfig = kubeconfig(plane)?;
         let server = kubeconfig["clusters"][0]["cluster"]["server"].as_str();
@@ -74,7 +74,7 @@ impl Tunnel {
                     return;
                 }
                 if let Ok(stream) = stream {
-                    // Either end may be gone already.
+                    // Either end may be closed already.
                     drop(serving.take(stream));
                 }
             }
@@ -82,24 +82,24 @@ impl Tunnel {
         Ok(Self { address, shared })
     }
 
-    /// The kubeconfig of a control plane's administrator, with the tunnel as the server.
+    /// Returns the administrator's kubeconfig with the tunnel as the server.
     pub(crate) fn kubeconfig(&self, plane: &ControlPlane) -> Result<Value> {
         let mut kubeconfig = kubeconfig(plane)?;
         kubeconfig["clusters"][0]["cluster"]["server"] = json!(format!("https://{}", self.address));
         Ok(kubeconfig)
     }
 
-    /// Ends all connections, and treats new ones in this way.
+    /// Closes all connections, and changes how new ones are treated.
     pub(crate) fn set_passage(&self, passage: Passage) {
         let mut state = self.shared.lock();
         state.passage = passage;
         for stream in state.open.drain(..) {
-            // It may have ended by itself.
+            // The connection may be closed already.
             drop(stream.shutdown(Shutdown::Both));
         }
     }
 
-    /// The number of connections so far that were not carried.
+    /// Returns the number of connections that were not forwarded.
     pub(crate) fn refused(&self) -> usize {
         self.shared.refused.load(Ordering::Relaxed)
     }
@@ -109,7 +109,7 @@ impl Drop for Tunnel {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Relaxed);
         self.set_passage(Passage::Closed);
-        // Wakes the thread that waits for connections.
+        // Wakes the accepting thread.
         drop(TcpStream::connect(self.address));
     }
 }
@@ -125,8 +125,8 @@ impl Shared {
             self.refused.fetch_add(1, Ordering::Relaxed);
             if state.passage == Passage::Plain {
                 drop(state);
-                // Closing with unread data would reset the connection, and the client might not
-                // receive the answer.
+                // Closing a socket with unread data resets the connection, which could discard the
+                // answer.
                 client.set_read_timeout(Some(READ))?;
                 let _hello = client.read(&mut [0; 4096])?;
                 client.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")?;
@@ -144,16 +144,16 @@ impl Shared {
     }
 }
 
-/// Carries bytes one way until one end closes.
+/// Copies bytes in one direction until one end closes.
 fn carry(mut from: TcpStream, mut to: TcpStream) {
     thread::spawn(move || {
-        // Each end notices by itself that the connection has ended.
+        // Both ends notice a closed connection themselves.
         drop(io::copy(&mut from, &mut to));
         drop(to.shutdown(Shutdown::Both));
     });
 }
 
-/// The kubeconfig of a control plane's administrator.
+/// Returns the administrator's kubeconfig.
 pub(crate) fn kubeconfig(plane: &ControlPlane) -> Result<Value> {
     let text = std::fs::read_to_string(plane.kubeconfig())?;
     let mut documents = manifest::parse(&text)?;

@@ -1,4 +1,4 @@
-//! The tutorial for authors, command by command, from an empty directory outside of the repository.
+//! Runs the tutorial's commands one by one, from an empty directory outside the repository.
 
 use std::{
     fs::{self, File},
@@ -19,28 +19,27 @@ use tempfile::TempDir;
 
 use crate::pages::PROGRAMS;
 
-/// The page.
 pub(crate) const PAGE: &str = "guests/docs/tutorial.md";
 
-/// The command that stays up.
+/// The command that runs until it is interrupted.
 const STAYS_UP: &str = "innkeeper dev";
 
-/// Its last line when the example is served.
+/// The last line in the output of `STAYS_UP` when the example is Ready.
 const IS_UP: &str = "1 parent is Ready";
 
-/// The longest time from the start of a control plane to that line.
+/// Time limit from the start of the control plane to `IS_UP`.
 const UP_WITHIN: Duration = Duration::from_mins(3);
 
 /// The commands that compile.
 const COMPILES: [&str; 2] = ["cargo test", "innkeeper build"];
 
-/// The first command of the step that needs a registry and a cluster.
+/// The first command in the step that needs a registry and a cluster.
 const LAST_STEP: &str = "innkeeper push";
 
-/// An author with Rust, the programs of the project, and a checkout beside the own directory.
+/// An author with Rust, the project's programs, and a checkout beside the working directory.
 struct Author {
     directory: TempDir,
-    /// The directory after the last `cd`.
+    /// The working directory after the last command.
     place: PathBuf,
     environment: Vec<(String, String)>,
 }
@@ -49,8 +48,8 @@ impl Author {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
-        for made in ["bin", "work", "work/innkeeper/target"] {
-            fs::create_dir_all(path(made)).unwrap();
+        for name in ["bin", "work", "work/innkeeper/target"] {
+            fs::create_dir_all(path(name)).unwrap();
         }
         let used = |(name, _): &(&str, &str)| ["innkeeper", "kubectl"].contains(name);
         for (name, variable) in PROGRAMS.into_iter().filter(used) {
@@ -58,12 +57,12 @@ impl Author {
             symlink(program, path("bin").join(name)).unwrap();
         }
         let program = path_from_env("INNKEEPER_CONTROLPLANE").unwrap();
-        let built = path("work/innkeeper/target/controlplane");
-        symlink(program.parent().unwrap(), built).unwrap();
+        let link = path("work/innkeeper/target/controlplane");
+        symlink(program.parent().unwrap(), link).unwrap();
         let cache = path("cache").to_str().unwrap().to_owned();
         let environment = [
             ("INNKEEPER_CACHE_DIR", cache),
-            // The registry of crates is that of the machine.
+            // The machine's cargo cache must have all crates.
             ("CARGO_NET_OFFLINE", "true".to_owned()),
         ];
         Self {
@@ -75,9 +74,9 @@ impl Author {
         }
     }
 
-    /// A shell in the place of the author.
+    /// A shell in the author's working directory.
     fn shell(&self, script: &str) -> Command {
-        // The variables that cargo gives to tests are no business of a project.
+        // Variables that cargo sets for tests must not affect the author's project.
         const AS_USER: &str = "for name in $(compgen -e CARGO_); do\n\
             [[ $name == CARGO_HOME || $name == CARGO_NET_OFFLINE ]] || unset \"$name\"\ndone\n";
         let programs = self.directory.path().join("bin");
@@ -86,22 +85,23 @@ impl Author {
             programs.display()
         );
         let mut bash = bound(Path::new("bash"));
-        bash.args(["-euo", "pipefail", "-c", &script]);
-        bash.current_dir(&self.place);
-        bash.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        let environment = self.environment.iter().map(|(name, value)| (name, value));
+        bash.args(["-euo", "pipefail", "-c", &script])
+            .current_dir(&self.place)
+            .envs(environment);
         bash
     }
 
-    /// Runs commands, and remains in their directory.
+    /// Runs commands, and keeps the working directory for the next ones.
     #[track_caller]
     fn run(&mut self, commands: &str) {
-        let left = self.directory.path().join("place");
-        let script = format!("{commands}\npwd > {}", left.display());
+        let file = self.directory.path().join("place");
+        let script = format!("{commands}\npwd > {}", file.display());
         let output = self.shell(&script).output().unwrap();
-        let [out, error] =
-            [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it).into_owned());
+        let [out, error] = [&output.stdout, &output.stderr]
+            .map(|bytes| String::from_utf8_lossy(bytes).into_owned());
         assert!(output.status.success(), "{commands}\n{out}\n{error}");
-        self.place = fs::read_to_string(left).unwrap().trim_end().into();
+        self.place = fs::read_to_string(file).unwrap().trim_end().into();
     }
 
     /// Runs a command until it shows that the example is Ready, and interrupts it.
@@ -109,7 +109,7 @@ impl Author {
     fn run_until_ready(&self, command: &str) {
         let shown = self.directory.path().join("shown");
         let file = File::create(&shown).unwrap();
-        // In place of the shell, which would not pass the signal on.
+        // `exec` replaces the shell, which would not forward the signal.
         let mut command = self.shell(&format!("exec {command}"));
         command.stdout(file.try_clone().unwrap()).stderr(file);
         let mut running = spawn_bound(command).unwrap();
@@ -140,7 +140,7 @@ impl Author {
     }
 }
 
-/// A cluster whose host gets plugins from `registry.example`.
+/// A cluster whose host fetches plugins from `registry.example`.
 struct Site {
     _host: Host,
     _control_plane: ControlPlane,
@@ -156,7 +156,7 @@ impl Site {
             ..RegistryOptions::default()
         };
         let registry = Registry::start_with(&options).unwrap();
-        // Only the proxy can resolve the name.
+        // Only the proxy can resolve `registry.example`.
         let proxy = Proxy::start(&registry).unwrap();
         let authority = registry.ca_file().to_str().unwrap().to_owned();
         let environment = [
@@ -187,12 +187,16 @@ impl Site {
     }
 }
 
-/// Only `tests/full` compiles: the first builds take minutes. `tests/run` makes the project and its files.
+/// `tests/run` only creates the project and the files; `tests/full` also compiles, because the first
+/// builds take minutes.
 #[test]
 fn the_tutorial_leads_from_an_empty_directory_to_a_cluster() {
-    let mut pages = Page::all().unwrap();
-    pages.retain(|page| page.path == PAGE);
-    let fences = pages[0].fences();
+    let page = Page::all()
+        .unwrap()
+        .into_iter()
+        .find(|page| page.path == PAGE)
+        .unwrap();
+    let fences = page.fences();
     let mut author = Author::new();
     let mut site = None;
     for fence in &fences {

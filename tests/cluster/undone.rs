@@ -1,5 +1,5 @@
-//! Writes of the host that others undo again and again: fields, annotations, labels, existence, status and
-//! finalizer.
+//! Other clients that keep undoing the host's writes: deletions, fields, annotations, labels, status and
+//! finalizers.
 
 use std::{
     collections::BTreeMap,
@@ -17,19 +17,21 @@ use crate::{
     suite::Target,
 };
 
-/// The duration of a fight: the host repeats a write after 5 and after 15 seconds, and after 35 not any more.
+/// How long the other client undoes writes. The host repeats a write after 5 and 15 s, and the next
+/// time only after 35 s.
 const FIGHT: Duration = Duration::from_secs(25);
 
-/// The most writes of the host in a fight: the first one, five repetitions, and those after 5 and after 15 seconds.
+/// The host's maximum number of writes in that time: the first one, five repetitions at once, and those
+/// after 5 and 15 s.
 const WRITES_MAX: usize = 8;
 
-/// The time between two looks of the other side.
+/// How often the other client checks the object.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The field manager of the other side.
+/// The other client's field manager.
 const OTHER: &str = "test-user";
 
-/// The way in which the other side undoes a write.
+/// How the other client undoes a write.
 enum Undo {
     /// Deletes the child.
     Delete,
@@ -44,7 +46,7 @@ enum Undo {
 struct Row {
     name: &'static str,
     undo: Undo,
-    /// The reason of the condition Synced, and words of its message.
+    /// The reason in the condition `Synced`, and words in the message.
     reason: &'static str,
     words: &'static [&'static str],
 }
@@ -116,7 +118,7 @@ impl Row {
         }
     }
 
-    /// Returns true for writes of the host that the row undoes.
+    /// Returns true for the host's writes that the other client undoes.
     fn counts(&self, write: &Write) -> bool {
         let resource = match self.undo {
             Undo::Delete | Undo::Child(_) => "configmaps",
@@ -126,7 +128,7 @@ impl Row {
         write.resource == resource && write.name == self.name && write.code < 400
     }
 
-    /// Returns true if the object is as the host writes it.
+    /// Returns true if the host has restored the object.
     fn is_restored(&self, object: &Value) -> bool {
         let metadata = &object["metadata"];
         match self.undo {
@@ -141,7 +143,7 @@ impl Row {
         }
     }
 
-    /// Undoes each write of the host for the duration of a fight.
+    /// Undoes each write by the host for the time `FIGHT`.
     fn fight(&self, stage: &Stage, namespace: &str) {
         let (api_version, kind, name) = self.target();
         let kind = Kind::new(api_version, kind, namespace);
@@ -150,14 +152,14 @@ impl Row {
         while begin.elapsed() < FIGHT {
             let object = user.get(kind, name).unwrap();
             if object.is_some_and(|object| self.is_restored(&object)) {
-                let undone = match self.undo {
+                let result = match self.undo {
                     Undo::Delete => user.delete(kind, name),
                     Undo::Child(patch) | Undo::Parent(patch) => {
                         user.merge(kind, name, &parsed(patch)).map(drop)
                     }
                     Undo::Status(patch) => user.merge_status(kind, name, &parsed(patch)).map(drop),
                 };
-                undone.unwrap();
+                result.unwrap();
             }
             thread::sleep(LOOK);
         }
@@ -183,12 +185,11 @@ fn wait_condition(stage: &Stage, host: &Host, namespace: &str, row: &Row) {
     });
 }
 
-/// The host repeats what others undo less and less often, says so, and goes on when they stop.
+/// The host repeats undone writes with backoff, reports the conflict, and recovers when the other
+/// client stops.
 #[test]
 fn whatever_others_undo_is_repeated_less_and_less_often() {
-    let stage = Stage::api_only(vec![mirror_guest()]);
-    let host = stage.host();
-    stage.wait_served(&host, &[MIRRORS]);
+    let (stage, host) = Stage::serving(vec![mirror_guest()], &[MIRRORS]);
     let namespace = stage.namespace("undone");
     let mark = stage.mark();
     for row in &ROWS {
@@ -220,7 +221,7 @@ fn whatever_others_undo_is_repeated_less_and_less_often() {
             )
         })
         .collect();
-    // A first status may be written in two parts.
+    // The first status may take two writes.
     let is_bounded = |count: &usize| (6..=WRITES_MAX + 2).contains(count);
     assert!(
         counts.values().all(is_bounded),
@@ -247,11 +248,11 @@ fn whatever_others_undo_is_repeated_less_and_less_often() {
     Stage::stop(host);
 }
 
-/// The same holds for the status of a Plugin; its condition cannot say so, but an Event does.
+/// The host also backs off for a Plugin status. It reports the conflict in an Event, because the
+/// conditions are in the disputed status.
 #[test]
 fn a_status_of_a_plugin_that_another_overwrites_is_repeated_less_and_less_often() {
-    let site = PluginSite::new();
-    let host = site.start();
+    let (site, host) = PluginSite::started();
     site.apply(&json!({}));
     site.wait_conditions(&host, &HEALTHY);
     let stage = &site.stage;
@@ -276,14 +277,14 @@ fn a_status_of_a_plugin_that_another_overwrites_is_repeated_less_and_less_often(
         "{log}"
     );
     let events = user.list(Kind::new("events.k8s.io/v1", "Event", "default"), "");
-    let is_told = |event: &Value| {
+    let is_conflict = |event: &Value| {
         let note = event["note"].as_str().unwrap_or_default();
         event["reason"] == "FieldConflict"
             && event["regarding"]["kind"] == "Plugin"
             && note.contains("status.version of Plugin")
             && note.contains(OTHER)
     };
-    assert!(events.unwrap().iter().any(is_told), "{log}");
+    assert!(events.unwrap().iter().any(is_conflict), "{log}");
     eventually("the host writes it once more", || {
         let plugin = site.plugin_of(NAME);
         if plugin["status"]["version"] == "other" {
@@ -294,7 +295,7 @@ fn a_status_of_a_plugin_that_another_overwrites_is_repeated_less_and_less_often(
     Stage::stop(host);
 }
 
-/// A Job that the cluster deletes as soon as it has ended does not run without end.
+/// The host backs off from creating a Job again that the cluster deletes after each run.
 #[test]
 fn a_job_with_a_time_to_live_runs_less_and_less_often() {
     let stage = Stage::full(vec![mirror_guest()]);
@@ -324,12 +325,11 @@ fn a_job_with_a_time_to_live_runs_less_and_less_often() {
         ],
     };
     wait_condition(&stage, &host, &namespace, &row);
-    // The waits of 5 and 10 seconds, and a part of the next one.
+    // Covers the waits of 5 and 10 s, and a part of the next one.
     let begin = Instant::now();
     let creates = || {
-        let writes = stage.writes_since(mark);
         let is_job = |write: &&Write| write.resource == "jobs.batch" && write.code == 201;
-        writes.iter().filter(is_job).count()
+        stage.writes_since(mark).iter().filter(is_job).count()
     };
     while begin.elapsed() < Duration::from_secs(20) {
         assert!(creates() <= WRITES_MAX, "{}", host.log().unwrap());

@@ -1,4 +1,4 @@
-//! Kinds of children that the API server serves and does not list.
+//! Child kinds that the API server serves but fails to list.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ const DEFINITION: Target<'static> = (
     GADGETS,
 );
 
-/// The longest time until an edit is applied after the host has started.
+/// Time limit for applying an edit after the host's start.
 const APPLIED_WITHIN: Duration = Duration::from_secs(25);
 
 fn parent(name: &'static str) -> Target<'static> {
@@ -56,7 +56,8 @@ fn apply(stage: &Stage, namespace: &str, name: &'static str, children: &[Value])
     stage.apply_new(namespace, &object);
 }
 
-/// Stores all gadgets in a new version, and lets a webhook that does not answer convert them to the one that the plugin uses.
+/// Stores all gadgets in a new version, which only a broken webhook can convert to the plugin's
+/// version.
 fn break_conversion(stage: &Stage, namespace: &str, names: &[&'static str]) {
     let mut versions = stage.get("", DEFINITION)["spec"]["versions"].clone();
     let mut stored = versions[0].clone();
@@ -65,7 +66,7 @@ fn break_conversion(stage: &Stage, namespace: &str, names: &[&'static str]) {
     versions.as_array_mut().unwrap().push(stored);
     stage.merge("", DEFINITION, &json!({"spec": {"versions": versions}}));
     for name in names {
-        // The API server may still write the old version, so each write differs.
+        // The API server may still store the old version, and it skips writes without a change.
         let mut round = 0;
         eventually_for(
             APPLIED_WITHIN,
@@ -117,8 +118,8 @@ fn data(stage: &Stage, namespace: &str, name: &str) -> Value {
     stage.get(namespace, ("v1", "ConfigMap", name))["data"]["value"].clone()
 }
 
-/// An optional kind whose list fails stops only its own children: edits of all parents are applied, and nothing of the kind
-/// is deleted or reported as missing.
+/// If listing an optional kind fails, the host still applies all parents' other children, and neither
+/// deletes objects of this kind nor reports them as missing.
 #[test]
 fn an_optional_kind_that_cannot_be_listed_stops_only_its_own_children() {
     let mut stage = stage_with_gadgets();
@@ -175,7 +176,7 @@ fn an_optional_kind_that_cannot_be_listed_stops_only_its_own_children() {
     );
     stage.wait(&host, namespace, parent("kept"), is_applied);
     let target = |name| ("test.innkeeper.dev/v1", "Gadget", name);
-    // Without controllers, its finalizer keeps the deleted object.
+    // Without a garbage collector, the deleted object keeps the foreground-deletion finalizer.
     stage.wait(&host, namespace, target("dropped"), |gadget| {
         gadget["metadata"]["deletionTimestamp"].is_string()
     });

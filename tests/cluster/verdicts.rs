@@ -1,8 +1,9 @@
-//! `innkeeper render` accepts and rejects the same parents as the API server, and names the same failing paths.
+//! `innkeeper render` accepts and rejects the same parents as the API server, and reports the same
+//! failing paths.
 //!
-//! Generated parents are rendered, and created with `dryRun=All`. Both sides drop unknown fields with a warning;
-//! `kubectl`, which validates strictly, would make an error of the same warning. Messages are not compared: the host has
-//! its own.
+//! The tests render generated parents, and create them with `dryRun=All`. Both sides drop unknown
+//! fields with a warning, which `kubectl` would turn into an error. Messages differ by design, so the
+//! tests do not compare them.
 
 mod generate;
 mod schema;
@@ -30,24 +31,24 @@ use schema::Rule;
 /// The number of parents per guest.
 const PARENTS: usize = 300;
 
-/// The number of parents per guest in the long variant.
+/// The number of parents per guest in `tests/full`.
 const PARENTS_FULL: usize = 5000;
 
 /// The number of threads that render.
 const THREADS: usize = 2;
 
-/// The answer of `innkeeper render` for a parent.
+/// The output of `innkeeper render` for a parent.
 #[derive(Debug)]
 struct Rendered {
     code: Option<i32>,
-    /// The text after `error: `; empty if there is none.
+    /// The text after `error: `; empty without an error.
     #[expect(dead_code, reason = "a failed assertion prints it")]
     error: String,
     /// The failing paths.
     paths: BTreeSet<String>,
     /// The warnings about unknown fields: `unknown field "spec.x"`.
     unknown_fields: BTreeSet<String>,
-    /// The reason of a fault, if there is one.
+    /// The fault's reason; empty without a fault.
     fault: String,
 }
 
@@ -55,9 +56,10 @@ impl Rendered {
     /// Runs `innkeeper render`.
     fn new(mut command: Command) -> Self {
         let output = command.output().expect("render can be started");
-        let said = String::from_utf8(output.stderr).expect("render writes UTF-8");
+        let errors = String::from_utf8(output.stderr).expect("render writes UTF-8");
         let starting = |start: &'static str| {
-            said.lines()
+            errors
+                .lines()
                 .filter_map(move |line| line.strip_prefix(start))
         };
         let unknown_fields = starting("warning: ").filter_map(|line| {
@@ -77,25 +79,25 @@ impl Rendered {
         }
     }
 
-    /// The difference from the answer of the API server, if there is one.
+    /// Compares the output with the API server's answer.
     fn difference(&self, trial: &Trial) -> Option<String> {
         let problem = match (trial.code, self.code) {
-            // A guest may refuse a parent that its schema accepts, but its answers are sound.
+            // A guest may refuse a parent that the schema accepts, but must answer correctly.
             (201, Some(0)) => None,
             (201, Some(3)) if ["invalid", "retry"].contains(&&*self.fault) => None,
             (422, Some(3)) if self.fault.is_empty() => {
                 (self.paths != server_paths(trial)).then_some("paths differ")
             }
-            // The server's decoder stops at the first field of the wrong type and names no path.
+            // The server's decoder stops at the first field with a wrong type and reports no path.
             (400, Some(2)) => return None,
             (400, Some(3)) if self.fault.is_empty() => return None,
-            // `render` takes nothing without a name for an object, and looks no further.
+            // `render` refuses an object without a name before it validates anything else.
             (422, Some(2)) if is_nameless(trial) => return None,
             (201 | 400 | 422, _) => Some("verdicts differ"),
             _ => Some("the answer is no verdict"),
         };
         let problem = problem.or_else(|| {
-            // The status is not rendered: a create drops it.
+            // `render` does not check the status, because a create drops it.
             let is_rendered = |field: &&String| !field.contains("\"status.");
             let are_same = trial
                 .unknown_fields
@@ -108,7 +110,7 @@ impl Rendered {
     }
 }
 
-/// Tells a rejection for a missing name.
+/// Returns true if the object was rejected for a missing name.
 fn is_nameless(trial: &Trial) -> bool {
     let missing = "Required value: name or generateName is required";
     trial
@@ -117,9 +119,10 @@ fn is_nameless(trial: &Trial) -> bool {
         .any(|(field, message)| field == "metadata.name" && message == missing)
 }
 
-/// Returns the failing paths of an error: `Kind.group "name" is invalid: PATH: MESSAGE; PATH: MESSAGE`.
+/// Parses the failing paths in an error like
+/// `Kind.group "name" is invalid: PATH: MESSAGE; PATH: MESSAGE`.
 fn rendered_paths(error: &str) -> BTreeSet<String> {
-    // A message may hold a semicolon and a colon, too, but no path: a path has no blanks.
+    // A message may contain a semicolon and a colon too, but only a path has no spaces.
     let is_path = |path: &str| path == WHOLE || !path.contains(' ');
     let (_, causes) = error.split_once(" is invalid: ").unwrap_or_default();
     causes
@@ -130,18 +133,18 @@ fn rendered_paths(error: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// The path of the object as a whole; the API server has `<nil>`.
+/// The path for the whole object; the API server reports `<nil>`.
 const WHOLE: &str = "the object";
 
-/// Returns the failing paths of the API server's answer.
+/// Returns the failing paths in the API server's answer.
 fn server_paths(trial: &Trial) -> BTreeSet<String> {
     let path = |(field, message): &(String, String)| {
-        // The type of the replicas is reported twice: by the schema, and by the scale subresource.
+        // Both the schema and the scale subresource report a wrong type for the replicas.
         if message.contains(" accessor error: ") {
             return None;
         }
         match message.rsplit_once(" in ") {
-            // A number that its type cannot hold has its path only in the text.
+            // For a number out of range, only the message has the path.
             Some((text, path)) if text.contains("Checked value must be of type") => {
                 Some(comparable(path))
             }
@@ -152,8 +155,8 @@ fn server_paths(trial: &Trial) -> BTreeSet<String> {
     trial.causes.iter().filter_map(path).collect()
 }
 
-/// Returns a path in one form: the API server writes some keys of maps with a dot and others in brackets, and names no
-/// single entries of metadata.
+/// Normalizes a path: the API server writes map keys with a dot or in brackets, and does not report
+/// single metadata entries.
 fn comparable(path: &str) -> String {
     let path = path.replace('[', ".").replace(']', "");
     let path = path.trim_start_matches('.');
@@ -173,15 +176,16 @@ fn comparable(path: &str) -> String {
     }
 }
 
-/// The examples of a guest and a kind.
+/// Loads a guest's examples of a kind.
 fn examples(guest: &str, kind: &str) -> Vec<Value> {
-    let objects = files(guest)
+    files(guest)
         .into_iter()
-        .flat_map(|file| manifest::load(&file).expect("an example can be read"));
-    objects.filter(|object| object["kind"] == kind).collect()
+        .flat_map(|file| manifest::load(&file).expect("an example can be read"))
+        .filter(|object| object["kind"] == kind)
+        .collect()
 }
 
-/// The comparison for one kind of parents.
+/// The comparison for one parent kind.
 struct Trials {
     site: Site,
     guest: &'static str,
@@ -196,8 +200,10 @@ impl Trials {
     fn new(guest: &'static str, crd: &str) -> Self {
         let site = Site::new(&format!("verdicts-{guest}"));
         let kind = Kind::cluster("apiextensions.k8s.io/v1", "CustomResourceDefinition");
-        let crd = site.plane.user().get(kind, crd);
-        let crd = crd
+        let crd = site
+            .plane
+            .user()
+            .get(kind, crd)
             .expect("CRDs can be read")
             .expect("the host installs the CRD");
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -214,7 +220,7 @@ impl Trials {
         }
     }
 
-    /// Tries parents; returns the differences, and the answer of the API server for each.
+    /// Tries parents, and returns the differences and all answers from the API server.
     fn run(&self, parents: &[Value]) -> (Vec<String>, Vec<Trial>) {
         let outcome = Mutex::new((Vec::new(), Vec::new()));
         thread::scope(|scope| {
@@ -222,7 +228,7 @@ impl Trials {
                 let outcome = &outcome;
                 scope.spawn(move || {
                     for parent in part {
-                        let (difference, trial) = self.one(parent);
+                        let (difference, trial) = self.compare(parent);
                         let mut outcome = outcome.lock().expect("no thread panics");
                         outcome.0.extend(difference);
                         outcome.1.push(trial);
@@ -233,12 +239,13 @@ impl Trials {
         outcome.into_inner().expect("no thread panics")
     }
 
-    fn one(&self, parent: &Value) -> (Option<String>, Trial) {
+    fn compare(&self, parent: &Value) -> (Option<String>, Trial) {
         let file = tempfile::Builder::new()
             .suffix(".json")
-            .tempfile_in(self.directory.path());
-        let file = file.expect("a file can be made");
-        // A create drops the status. The plugin could carry a wrong one into its answer, which render refuses.
+            .tempfile_in(self.directory.path())
+            .expect("a file can be made");
+        // A create drops the status. With `render`, the plugin could copy an invalid status into the
+        // answer, which fails.
         let mut stored = parent.clone();
         if let Some(fields) = stored.as_object_mut() {
             fields.remove("status");
@@ -254,12 +261,15 @@ impl Trials {
             .user()
             .try_create(kind, parent)
             .expect("the API server answers");
-        let difference = rendered.difference(&trial);
-        (difference.map(|it| format!("{parent:#}\n{it}")), trial)
+        let difference = rendered
+            .difference(&trial)
+            .map(|difference| format!("{parent:#}\n{difference}"));
+        (difference, trial)
     }
 }
 
-/// Compares the verdicts on a `share`th of the parents per guest; they must break at least `rules_min` rules of the CRD.
+/// Compares verdicts for `1/share` of the parents per guest, which must break at least `rules_min` of
+/// the CRD's rules.
 #[track_caller]
 #[expect(clippy::print_stdout, reason = "the number of trials is worth a line")]
 fn check_verdicts(guest: &'static str, crd: &str, share: usize, rules_min: usize) {
@@ -332,7 +342,7 @@ fn etcd_has_the_verdicts_of_the_api_server() {
     check_verdicts("etcd", "etcdclusters.etcd.ydzs.io", 1, 8);
 }
 
-// In two tests, because one would run alone at the end of the suite.
+// Two tests, because a single one would still run after all others have ended.
 #[test]
 fn backup_has_the_verdicts_of_the_api_server_for_runs() {
     check_verdicts("backup", "backups.gobackup.io", 2, 13);

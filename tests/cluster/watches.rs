@@ -1,10 +1,7 @@
-//! The host's watches: one per kind and selector, no lost change when a watch must start again
-//!, and a forbidden kind that delays only the plugins that need it.
+//! The host's watches: one per kind and selector, no lost change after a new list, and a forbidden kind
+//! delays only the plugins that need it.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-};
+use std::{collections::BTreeMap, fs};
 
 use innkeeper_tests::{Host, HostOptions, eventually, helm, manifest::condition, user::Kind};
 use serde_json::{Value, json};
@@ -31,13 +28,13 @@ fn stage(guests: &[&str]) -> Stage {
     Stage::api_only(HostOptions::with_guests(guests).unwrap().plugins)
 }
 
-/// The host's open watches by path and selector, each with its count.
+/// Counts the host's open watches by path and selectors.
 fn open_watches(stage: &Stage) -> BTreeMap<String, usize> {
     let path = stage.plane.directory().join("log/apiserver.audit");
     let mut open = BTreeMap::new();
     for line in fs::read_to_string(path).unwrap().lines() {
         let Ok(entry) = serde_json::from_str::<Value>(line) else {
-            // The last line, which is still being written.
+            // The API server is still writing the last line.
             continue;
         };
         let is_host = entry["userAgent"]
@@ -59,19 +56,18 @@ fn open_watches(stage: &Stage) -> BTreeMap<String, usize> {
     counts
 }
 
-/// The path and the selectors of a watch, without its start and its time limit.
+/// Returns a watch's path and selectors.
 fn watched(uri: &str) -> String {
     let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
-    let selectors: BTreeSet<&str> = query
-        .split('&')
-        .filter(|part| part.contains("Selector="))
-        .collect();
-    let selectors: Vec<&str> = selectors.into_iter().collect();
+    let is_selector = |part: &&str| part.contains("Selector=");
+    let mut selectors: Vec<&str> = query.split('&').filter(is_selector).collect();
+    selectors.sort_unstable();
+    selectors.dedup();
     format!("{path}?{}", selectors.join("&"))
 }
 
-/// All parents and plugins share the watches of a kind. One watch per parent would overload the API
-/// server.
+/// All parents and plugins share one watch per kind, because one watch per parent would overload the
+/// API server.
 #[test]
 fn plugins_and_parents_share_one_watch_per_kind_and_selector() {
     let stage = stage(&["memcached", "wordpress", "etcd"]);
@@ -86,8 +82,8 @@ fn plugins_and_parents_share_one_watch_per_kind_and_selector() {
         stage.wait(&host, &namespace, WORDPRESS, is_applied);
     }
     let open = open_watches(&stage);
-    // Parents in three namespaces, the children of a plugin there, and a kind that two plugins read
-    // in the whole cluster.
+    // Parents in three namespaces, a plugin's children there, and a kind that two plugins read
+    // cluster-wide.
     for watched in [
         "/apis/cache.example.com/v1/memcacheds?",
         "/api/v1/services?labelSelector=innkeeper.dev%2Fplugin%3Dmemcached",
@@ -98,8 +94,7 @@ fn plugins_and_parents_share_one_watch_per_kind_and_selector() {
     assert!(open.values().all(|count| *count == 1), "{open:#?}");
 }
 
-/// A new list reveals deletions that no event tells. Without that, a child deleted during an outage
-/// would stay missing.
+/// After an outage, only a new list can reveal deletions whose events are lost.
 #[test]
 fn a_child_deleted_while_the_host_is_cut_off_comes_back() {
     let stage = stage(&["memcached"]);
@@ -114,8 +109,8 @@ fn a_child_deleted_while_the_host_is_cut_off_comes_back() {
     let control = |arguments: &[&str]| stage.plane.control(arguments).unwrap();
     control(&["cut", "front"]);
     stage.delete(&namespace, SERVICE);
-    // The history is compacted and the restart clears the window of recent events, so the API
-    // server cannot send the missed ones.
+    // Compaction and the restart remove the history and the watch cache, so the API server cannot
+    // send the missed events.
     control(&["compact"]);
     control(&["restart", "apiserver"]);
     assert_eq!(stage.find(&namespace, SERVICE), None);
@@ -125,14 +120,17 @@ fn a_child_deleted_while_the_host_is_cut_off_comes_back() {
     stage.wait(&host, &namespace, MEMCACHED, is_applied);
 }
 
-/// The objects of the chart and those that `innkeeper manifests` prints, bound to the user of the tests.
+/// Returns the objects from the chart and from `innkeeper manifests`, bound to the tests' user.
 fn roles(stage: &Stage) -> Vec<Value> {
     let files = r#"pluginFiles={"memcached":{},"wordpress":{}}"#;
     let values = ["--set", "namespace.create=true", "--set-json", files];
-    let mut objects = helm::objects(&values).unwrap();
-    objects.retain(|object| object["kind"] != "Deployment");
+    let mut objects: Vec<Value> = helm::objects(&values)
+        .unwrap()
+        .into_iter()
+        .filter(|object| object["kind"] != "Deployment")
+        .collect();
     for role in stage.manifests(&[]) {
-        // Without controllers, no role aggregates it.
+        // Without controllers, role aggregation does not work, so each role needs a binding.
         if role["kind"] == "ClusterRole" {
             objects.push(json!({
                 "apiVersion": role["apiVersion"], "kind": "ClusterRoleBinding",
@@ -156,8 +154,7 @@ fn roles(stage: &Stage) -> Vec<Value> {
     objects
 }
 
-/// A kind that the host may not read affects only the plugins that need it, and the parents name
-/// the missing right.
+/// Only plugins that need the forbidden kind wait, and their parents report the missing permission.
 #[test]
 fn a_forbidden_kind_delays_only_the_plugins_that_need_it() {
     let stage = stage(&["memcached", "wordpress"]);
@@ -194,11 +191,11 @@ fn a_forbidden_kind_delays_only_the_plugins_that_need_it() {
         assert!(text.contains(part), "{text}");
     }
     let children = |kind: Kind<'_>| {
-        let found = stage
+        stage
             .plane
             .user()
-            .list(kind, "innkeeper.dev/plugin=wordpress");
-        found.unwrap()
+            .list(kind, "innkeeper.dev/plugin=wordpress")
+            .unwrap()
     };
     let secrets = children(Kind::new("v1", "Secret", &namespace));
     assert!(secrets.is_empty(), "{secrets:?}");

@@ -1,4 +1,4 @@
-//! A web server with one file, which can simulate an outage.
+//! A web server for one file, which can simulate slow answers and outages.
 
 use std::{
     io::{Read, Write},
@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-/// The server; it stops when this value is dropped.
+/// A web server, which stops on drop.
 pub(crate) struct Web {
     address: SocketAddr,
     state: Arc<State>,
@@ -42,7 +42,7 @@ impl Web {
                     return;
                 }
                 if let Ok(stream) = stream {
-                    // The client may be gone already.
+                    // The client may have closed the connection.
                     drop(shared.answer(stream));
                 }
             }
@@ -50,7 +50,7 @@ impl Web {
         Self { address, state }
     }
 
-    /// The URL of the file.
+    /// The file's URL.
     pub(crate) fn url(&self) -> String {
         format!("http://{}/plugin.wasm", self.address)
     }
@@ -69,12 +69,12 @@ impl Web {
         self.state.is_down.store(is_down, Ordering::Relaxed);
     }
 
-    /// Holds all answers back, or sends them.
+    /// Delays all answers, or releases them.
     pub(crate) fn set_held(&self, is_held: bool) {
         self.state.is_held.store(is_held, Ordering::Relaxed);
     }
 
-    /// The number of requests for the file, including those during an outage.
+    /// The number of requests for the file, including those without an answer.
     pub(crate) fn asked(&self) -> usize {
         self.state.asked.load(Ordering::Relaxed)
     }
@@ -82,8 +82,10 @@ impl Web {
 
 impl State {
     fn bytes(&self) -> Vec<u8> {
-        let bytes = self.bytes.lock();
-        bytes.expect("no thread panics with the lock").clone()
+        self.bytes
+            .lock()
+            .expect("no thread panics with the lock")
+            .clone()
     }
 
     fn answer(&self, mut stream: TcpStream) -> std::io::Result<()> {
@@ -117,7 +119,7 @@ impl State {
 impl Drop for Web {
     fn drop(&mut self) {
         self.state.is_over.store(true, Ordering::Relaxed);
-        // A last connection wakes the thread, which then sees the flag.
+        // Wakes the accepting thread, which then sees the flag.
         drop(TcpStream::connect(self.address));
     }
 }

@@ -88,11 +88,11 @@ impl Connection {
 
     /// Returns the last request and clears `stops`, because only the start of an answer stops.
     fn answered(&self) -> Asked {
-        let mut asked = self.asked();
-        let stops = std::mem::take(&mut asked.stops);
+        let mut last = self.asked();
+        let stops = std::mem::take(&mut last.stops);
         Asked {
             stops,
-            ..asked.clone()
+            ..last.clone()
         }
     }
 

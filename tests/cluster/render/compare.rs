@@ -32,9 +32,9 @@ pub(super) fn without_the_hosts(mut object: Value) -> Value {
 /// A stated empty value may be missing: the server drops some, and records no owner for an empty
 /// list.
 pub(super) fn differences(stated: &Value, live: &Value) -> Vec<String> {
-    let mut found = Vec::new();
-    compare(stated, live, "", &mut found);
-    found
+    let mut differences = Vec::new();
+    compare(stated, live, "", &mut differences);
+    differences
 }
 
 fn compare(stated: &Value, live: &Value, path: &str, found: &mut Vec<String>) {

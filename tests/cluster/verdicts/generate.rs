@@ -1,4 +1,4 @@
-//! Parents made of examples: grown, aimed at a rule, broken.
+//! Generates parents from examples: adds fields, targets a rule, breaks something.
 
 use fastrand::Rng;
 use serde_json::{Map, Value, json};
@@ -8,7 +8,7 @@ use super::{
     values::Draw,
 };
 
-/// Makes parents of one kind; the same seed makes the same ones.
+/// Generates parents of one kind, deterministically for each seed.
 pub(super) struct Generator<'s> {
     schema: &'s Value,
     rules: &'s [Rule<'s>],
@@ -35,7 +35,7 @@ impl<'s> Generator<'s> {
         }
     }
 
-    /// The next parent: most are aimed at one rule, and half of all are broken in some way.
+    /// Generates a parent. Two of three target one rule, and half of all get broken.
     pub(super) fn next(&mut self) -> Value {
         let mut parent = self.draw.choose(self.examples).clone();
         self.draw.hints.clear();
@@ -54,7 +54,7 @@ impl<'s> Generator<'s> {
         parent
     }
 
-    /// Sets a field that is not there to a value that it takes.
+    /// Adds a missing field with a valid value.
     fn grow(&mut self, parent: &mut Value) {
         let mut missing: Vec<(String, &str, &Value)> = Vec::new();
         let inner = places(parent, self.schema);
@@ -79,7 +79,7 @@ impl<'s> Generator<'s> {
         }
     }
 
-    /// Makes sure that a rule is evaluated, and varies the fields that it uses.
+    /// Makes the API server evaluate a rule, with varying values in the rule's fields.
     fn aim(&mut self, parent: &mut Value, rule: &Rule<'_>) {
         self.draw.hints = rule.words().into_iter().map(str::to_owned).collect();
         let Some((place, schema)) = self.reach(parent, &rule.steps) else {
@@ -104,7 +104,7 @@ impl<'s> Generator<'s> {
         }
     }
 
-    /// The value at the end of the steps, made where it is missing.
+    /// Returns the value at the end of the steps, and creates missing ones on the way.
     fn reach<'p>(
         &mut self,
         parent: &'p mut Value,
@@ -143,7 +143,7 @@ impl<'s> Generator<'s> {
         Some((place, schema))
     }
 
-    /// Sets a field some steps below to a value that it takes.
+    /// Sets a nested field to a valid value.
     fn set(&mut self, mut place: &mut Value, mut schema: &Value, names: &[&str]) {
         for (index, name) in names.iter().enumerate() {
             let (Some(inner), Some(map)) = (below(schema, name), place.as_object_mut()) else {
@@ -163,8 +163,7 @@ impl<'s> Generator<'s> {
             self.break_metadata(&mut parent["metadata"]);
             return;
         }
-        let places = places(parent, self.schema);
-        let places: Vec<_> = places
+        let places: Vec<_> = places(parent, self.schema)
             .into_iter()
             .filter(|(pointer, _)| {
                 !pointer.starts_with("/metadata") && pointer != "/kind" && pointer != "/apiVersion"
@@ -205,7 +204,7 @@ impl<'s> Generator<'s> {
         let word = self.draw.word();
         match self.draw.rng.u32(..10) {
             9 => {
-                // The server shows a bad prefix with a random suffix.
+                // The server reports an invalid prefix with a random suffix.
                 metadata["name"] = Value::Null;
                 metadata["generateName"] =
                     "g".repeat(*self.draw.choose(&[3, 57, 58, 59, 250])).into();
@@ -239,7 +238,6 @@ impl<'s> Generator<'s> {
     }
 }
 
-/// Tells fields that only the server sets.
 fn is_server_made(pointer: &str, name: &str) -> bool {
     pointer.is_empty() && ["apiVersion", "kind", "metadata"].contains(&name)
 }

@@ -1,8 +1,8 @@
-//! A CustomResourceDefinition's schema as the generator walks it: values with their schemas, and rules with their places.
+//! Walks a CRD schema: finds each value's schema, and each rule's place.
 
 use serde_json::Value;
 
-/// One step from a value to one below it.
+/// One step from a value to a nested value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// To a named field.
@@ -13,7 +13,7 @@ pub(super) enum Step {
     Entry,
 }
 
-/// A validation rule and where it stands.
+/// A validation rule and the place in the schema.
 #[derive(Clone, Debug)]
 pub(super) struct Rule<'s> {
     pub(super) steps: Vec<Step>,
@@ -21,25 +21,25 @@ pub(super) struct Rule<'s> {
     message: ExpectedMessage<'s>,
 }
 
-/// The message of the API server for a broken rule.
+/// The API server's message for a broken rule.
 #[derive(Clone, Debug)]
 enum ExpectedMessage<'s> {
     Whole(&'s str),
-    /// Made by an expression, of which these are the texts.
+    /// An expression builds the message from these texts and others.
     Parts(Vec<&'s str>),
 }
 
 impl<'s> Rule<'s> {
-    /// Every rule of a schema that a create can break.
+    /// Collects the rules that a create can break.
     pub(super) fn all(schema: &'s Value) -> Vec<Self> {
         let mut rules = Vec::new();
         collect(schema, &mut Vec::new(), &mut rules);
         rules
     }
 
-    /// Tells whether a cause of a rejection is of this rule.
+    /// Returns true if this rule caused a rejection with this field and message.
     pub(super) fn is_said(&self, field: &str, message: &str) -> bool {
-        let is_here = places_of(field) == self.place();
+        let is_here = generic_place(field) == self.place();
         is_here
             && match &self.message {
                 ExpectedMessage::Whole(text) => message.ends_with(text),
@@ -47,7 +47,7 @@ impl<'s> Rule<'s> {
             }
     }
 
-    /// The place with `[]` for any item or entry.
+    /// Formats the place, with `[]` for any item or entry.
     pub(super) fn place(&self) -> String {
         let mut place = String::new();
         for step in &self.steps {
@@ -63,9 +63,9 @@ impl<'s> Rule<'s> {
         place
     }
 
-    /// The fields that the rule uses, as paths below its place.
+    /// Returns the fields that the rule uses, as paths below the place.
     pub(super) fn fields(&self) -> Vec<Vec<&'s str>> {
-        let mut found: Vec<Vec<&str>> = Vec::new();
+        let mut fields: Vec<Vec<&str>> = Vec::new();
         for (at, _) in self.text.match_indices("self.") {
             let rest = &self.text[at + "self.".len()..];
             let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.');
@@ -74,26 +74,25 @@ impl<'s> Rule<'s> {
             if rest[end..].starts_with('(') {
                 names.pop();
             }
-            if !names.is_empty() && !found.contains(&names) {
-                found.push(names);
+            if !names.is_empty() && !fields.contains(&names) {
+                fields.push(names);
             }
         }
         found
     }
 
-    /// The texts in quotes that the rule compares with.
+    /// Returns the quoted texts in the rule.
     pub(super) fn words(&self) -> Vec<&'s str> {
         quoted(self.text)
     }
 }
 
-/// The texts between single quotes.
 fn quoted(text: &str) -> Vec<&str> {
     text.split('\'').skip(1).step_by(2).collect()
 }
 
-/// A path of the API server with `[]` for any item or entry.
-fn places_of(field: &str) -> String {
+/// Replaces indices and keys in an API server path with `[]`.
+fn generic_place(field: &str) -> String {
     let mut place = String::new();
     for (index, part) in field.split('[').enumerate() {
         if index == 0 {
@@ -142,20 +141,20 @@ fn collect<'s>(schema: &'s Value, steps: &mut Vec<Step>, rules: &mut Vec<Rule<'s
     }
 }
 
-/// The schema one step below.
+/// Returns a field's schema.
 pub(super) fn below<'s>(schema: &'s Value, name: &str) -> Option<&'s Value> {
     schema["properties"].get(name).or_else(|| {
         schema
             .get("additionalProperties")
-            .filter(|it| it.is_object())
+            .filter(|schema| schema.is_object())
     })
 }
 
-/// Every value of an object by its JSON pointer, with its schema where there is one; the object itself is left out.
+/// Lists all nested values by JSON pointer, with the schema if there is one.
 pub(super) fn places<'s>(object: &Value, schema: &'s Value) -> Vec<(String, Option<&'s Value>)> {
-    let mut found = Vec::new();
-    walk(object, Some(schema), "", &mut found);
-    found
+    let mut places = Vec::new();
+    walk(object, Some(schema), "", &mut places);
+    places
 }
 
 fn walk<'s>(

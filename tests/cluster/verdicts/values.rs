@@ -1,10 +1,10 @@
-//! Values that fit a schema, and values that do not.
+//! Generates values that fit a schema, and values that do not.
 
 use fastrand::Rng;
 use regex::Regex;
 use serde_json::{Map, Value, json};
 
-/// Texts to which some schema, rule or parser reacts; found by trying.
+/// Texts that some schema, rule or parser treats specially, collected by experiment.
 const WORDS: [&str; 62] = [
     "a",
     "web",
@@ -70,7 +70,7 @@ const WORDS: [&str; 62] = [
     "\u{1d11e}",
 ];
 
-/// Names of objects.
+/// Object names, valid and invalid.
 const NAMES: [&str; 16] = [
     "web",
     "a",
@@ -90,14 +90,13 @@ const NAMES: [&str; 16] = [
     "",
 ];
 
-/// Lengths of names around the bounds of rules, labels and names.
+/// Name lengths around the limits in rules and for labels and names.
 const NAME_LENGTHS: [usize; 12] = [40, 41, 44, 45, 50, 51, 52, 53, 63, 64, 253, 254];
 
-/// Makes values.
 #[derive(Debug)]
 pub(super) struct Draw {
     pub(super) rng: Rng,
-    /// Texts that the rule in sight compares with.
+    /// The quoted texts in the rule that the generator targets.
     pub(super) hints: Vec<String>,
 }
 
@@ -110,7 +109,7 @@ impl Draw {
         &all[self.rng.usize(..all.len())]
     }
 
-    /// The name of an object, good or bad.
+    /// Returns an object name, valid or not.
     pub(super) fn name(&mut self) -> String {
         if self.one_in(2) {
             let length = *self.choose(&NAME_LENGTHS);
@@ -127,7 +126,7 @@ impl Draw {
         (*self.choose(&WORDS)).to_owned()
     }
 
-    /// A value that a schema takes, as far as one is found.
+    /// Tries to return a value that fits the schema.
     pub(super) fn value(&mut self, schema: &Value, depth: u32) -> Value {
         if let Some(options) = schema["enum"].as_array() {
             return self.choose(options).clone();
@@ -185,17 +184,20 @@ impl Draw {
         }
     }
 
-    /// A text that fits the schema; the last one tried if none does.
+    /// Returns a text that fits the schema, or any text if no attempt fits.
     fn text(&mut self, schema: &Value) -> String {
-        let pattern = schema["pattern"].as_str();
-        // Go and this crate agree on the patterns that are used here.
-        let pattern = pattern.map(|it| Regex::new(it).expect("a pattern of a schema is valid"));
+        // Go and this crate agree on the patterns in our schemas.
+        let pattern = schema["pattern"]
+            .as_str()
+            .map(|pattern| Regex::new(pattern).expect("a pattern of a schema is valid"));
         let min = size(&schema["minLength"]).unwrap_or(0);
         let max = size(&schema["maxLength"]).unwrap_or(usize::MAX);
         let mut text = self.word();
         for _ in 0..40 {
             let fits = (min..=max).contains(&text.chars().count())
-                && pattern.as_ref().is_none_or(|it| it.is_match(&text));
+                && pattern
+                    .as_ref()
+                    .is_none_or(|pattern| pattern.is_match(&text));
             if fits {
                 break;
             }
@@ -204,7 +206,7 @@ impl Draw {
         text
     }
 
-    /// A value that a schema probably does not take.
+    /// Returns a value that probably does not fit the schema.
     pub(super) fn misfit(&mut self, schema: Option<&Value>) -> Value {
         let none = Value::Null;
         let schema = schema.unwrap_or(&none);
@@ -213,7 +215,7 @@ impl Draw {
         {
             return value;
         }
-        // No whole float: `kubectl` sends it as an integer, and `render` reads it so.
+        // No float without a fraction: `kubectl` sends it as an integer, and `render` reads it as one.
         let all = [
             json!(null),
             json!(true),
@@ -239,7 +241,7 @@ impl Draw {
         self.choose(&all).clone()
     }
 
-    /// A value just beyond a bound of the schema, if it has one.
+    /// Returns a value just beyond one of the schema's limits, if there are any.
     fn beyond(&mut self, schema: &Value) -> Option<Value> {
         let mut all = Vec::new();
         all.extend(bound(&schema["minimum"]).map(|min| json!(min.saturating_sub(1))));
@@ -263,7 +265,6 @@ impl Draw {
     }
 }
 
-/// The texts of a list.
 fn strings(list: &Value) -> Vec<&str> {
     list.as_array()
         .into_iter()
@@ -272,13 +273,12 @@ fn strings(list: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// A bound of numbers as an integer.
+/// Rounds a numeric limit to an integer.
 fn bound(limit: &Value) -> Option<i64> {
     let float = || format!("{:.0}", limit.as_f64()?).parse().ok();
     limit.as_i64().or_else(float)
 }
 
-/// A bound of lengths.
 fn size(limit: &Value) -> Option<usize> {
     usize::try_from(limit.as_u64()?).ok()
 }
