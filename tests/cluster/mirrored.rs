@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use innkeeper_tests::manifest;
+use innkeeper_tests::{Host, manifest};
 use serde_json::{Value, json};
 
 use crate::{
@@ -27,6 +27,14 @@ pub(crate) fn stage_with_gadgets() -> Stage {
         stage.plane.user().apply(&object).unwrap();
     }
     stage
+}
+
+/// Like [`stage_with_gadgets`], with a host that serves both kinds.
+pub(crate) fn serve_gadgets() -> (Stage, Host) {
+    let stage = stage_with_gadgets();
+    let host = stage.host();
+    stage.wait_served(&host, &MIRRORS_AND_GADGETS);
+    (stage, host)
 }
 
 /// A name and the children, as text because a parser would normalize numbers.
@@ -80,9 +88,7 @@ fn target(name: &'static str) -> (&'static str, &'static str, &'static str) {
 /// write the child again in every pass.
 #[test]
 fn children_that_the_api_server_stores_in_another_form_are_written_once() {
-    let stage = stage_with_gadgets();
-    let host = stage.host();
-    stage.wait_served(&host, &MIRRORS_AND_GADGETS);
+    let (stage, host) = serve_gadgets();
     let namespace = stage.namespace("mirrored");
     for (name, children) in STORED_OTHERWISE {
         let (api_version, kind, name) = target(name);

@@ -1,5 +1,5 @@
-//! A Plugin whose configuration decides if it works, with its parents and the web server that it is
-//! fetched from.
+//! A Plugin whose configuration decides whether it works, with parents and the web server that serves
+//! the component.
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -64,7 +64,7 @@ impl MoodyFixture {
         host
     }
 
-    /// Applies the Plugin with these fields beside its source and its grants.
+    /// Applies the Plugin with these fields in addition to source and grants.
     pub(crate) fn apply(&self, more: &Value) {
         let mut spec = json!({
             "source": {"http": {"url": self.web.url()}},

@@ -215,8 +215,8 @@ fn a_host_with_roles_in_two_namespaces_serves_and_reads_only_these() {
         &["--set", "namespaces={a,b}", "--set-json", FILES],
         &LIMITED,
     );
-    // The CRDs that the host watches, the CRDs that it installs for each of two plugins, and its
-    // metrics readers need cluster roles; nothing else does.
+    // Only the CRDs that the host watches, the CRDs that it installs for each of two plugins, and the
+    // metrics readers need cluster roles.
     assert_eq!(site.count("ClusterRole"), 4);
     let host = site.host(&LIMITED);
     site.stage.wait_served(&host, &CRDS);

@@ -8,7 +8,7 @@ use innkeeper_tests::{
 use serde_json::{Value, json};
 
 use crate::{
-    mirrored::{MIRRORS, MIRRORS_AND_GADGETS, stage_with_gadgets},
+    mirrored::{MIRRORS, serve_gadgets, stage_with_gadgets},
     moody::guest_file,
     stage::{Stage, is_applied},
 };
@@ -124,9 +124,7 @@ fn check_metric(host: &Host) {
 /// and for one that leaves it to the host.
 #[test]
 fn a_parent_is_not_ready_while_a_stated_child_cannot_exist() {
-    let stage = stage_with_gadgets();
-    let host = stage.host();
-    stage.wait_served(&host, &MIRRORS_AND_GADGETS);
+    let (stage, host) = serve_gadgets();
     let namespace = stage.namespace("taken");
     let child = |api_version: &str, kind: &str, name: &str| json!({ "apiVersion": api_version, "kind": kind, "metadata": { "name": name } });
     let controller = json!([{

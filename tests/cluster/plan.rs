@@ -182,8 +182,7 @@ fn the_counts_of_a_plan_are_the_writes_of_the_swap() {
     expected.sort();
     assert_eq!(written, expected);
 
-    // The plan compares with the active revision, so an edit that still waits for a host does not
-    // count as an effect of the candidate.
+    // A pending edit counts as an update, except with `--against`, because both revisions apply it.
     Stage::stop(host);
     let one = (MEMCACHED.0, MEMCACHED.1, "one");
     stage.merge(&site.namespace, one, &json!({"spec": {"size": 3}}));

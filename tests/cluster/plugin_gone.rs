@@ -234,13 +234,13 @@ fn allow(stage: &Stage, with_status: bool) {
     }
 }
 
-/// The role of the plugin is missing.
+/// The host's role lacks permission for the parent status.
 #[test]
 fn forbidden_writes_to_parents_without_passes_come_ever_less_often() {
     check_refused_writes(allow);
 }
 
-/// A policy denies all writes.
+/// A policy denies all writes to the parent status.
 #[test]
 fn denied_writes_to_parents_without_passes_come_ever_less_often() {
     check_refused_writes(|stage, is_allowed| {

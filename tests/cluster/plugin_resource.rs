@@ -349,7 +349,7 @@ fn keys(text: &str) -> Value {
 }
 
 /// Checks one change to a Plugin with this spec by a user without the verb `grant`. A denied change
-/// must succeed for a user with the verb, so that no other rule can be the reason.
+/// must succeed for a user with the verb, to exclude other rules as the reason.
 #[track_caller]
 fn check_change(spec: &Value, change: &Value, refused: &[&str]) {
     static COUNT: AtomicUsize = AtomicUsize::new(0);

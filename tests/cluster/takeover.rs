@@ -39,6 +39,14 @@ fn stage(guest: &str) -> Stage {
     stage_with(&[guest])
 }
 
+/// A control plane, and a host without grants that serves this CRD.
+fn serve(guest: &str, crd: &str) -> (Stage, Host) {
+    let stage = stage(guest);
+    let host = stage.host();
+    stage.wait_served(&host, &[crd]);
+    (stage, host)
+}
+
 fn stage_with(guests: &[&str]) -> Stage {
     let directory = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
     let file = |guest: &&str| directory.join(format!("{guest}.wasm"));
@@ -98,9 +106,7 @@ fn check_clean(stage: &Stage, namespace: &str) {
 
 #[test]
 fn a_plugin_without_grants_cannot_take_over_the_cluster() {
-    let stage = stage("takeover");
-    let host = stage.host();
-    stage.wait_served(&host, &[CRD]);
+    let (stage, host) = serve("takeover", CRD);
     let tenant = stage.namespace("takeover");
     for namespace in ["kube-system", HOST_NAMESPACE, &tenant] {
         for (behaviour, kind, _) in ATTACKS {
@@ -154,9 +160,7 @@ fn a_granted_plugin_gets_neither_privileged_pods_nor_credentials_nor_system_name
 fn parents_in_system_namespaces_are_served_only_when_the_grants_name_them() {
     const PARENT: Target<'static> = (API, "Unruly", "parent");
 
-    let stage = stage("unruly");
-    let host = stage.host();
-    stage.wait_served(&host, &["unrulies.test.innkeeper.dev"]);
+    let (stage, host) = serve("unruly", "unrulies.test.innkeeper.dev");
     let tenant = stage.namespace("system");
     let parent = json!({
         "apiVersion": API, "kind": PARENT.1, "metadata": {"name": PARENT.2}, "spec": {"behaviour": "good"},

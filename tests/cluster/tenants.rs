@@ -80,10 +80,8 @@ impl Tenants {
         let mut plugins = HostOptions::with_guests(&["memcached"]).unwrap().plugins;
         let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
         plugins.push(guests.join("generous.wasm"));
-        let stage = Stage::api_only(plugins);
-        let host = stage.host();
         let crds = ["memcacheds.cache.example.com", "moodies.test.innkeeper.dev"];
-        stage.wait_served(&host, &crds);
+        let (stage, host) = Stage::serving(plugins, &crds);
         // The noisy namespace comes first in every order by name.
         let [noisy, quiet] = ["noisy", "quiet"].map(|name| stage.namespace(name));
         let tenants = Self {

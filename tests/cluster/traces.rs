@@ -64,8 +64,12 @@ impl Sink {
     }
 
     fn has(&self, part: &[u8]) -> bool {
-        let requests = self.state.requests.lock().unwrap();
-        requests.windows(part.len()).any(|window| window == part)
+        self.state
+            .requests
+            .lock()
+            .unwrap()
+            .windows(part.len())
+            .any(|window| window == part)
     }
 }
 

@@ -114,7 +114,7 @@ fn a_user_without_the_verb_grant_cannot_change_the_metadata_that_keeps_a_plugin_
         drop(admin.apply_status_as("other", &applied));
         let after = stage.editor.get(PLUGIN, name).unwrap().unwrap();
         assert_eq!(after["metadata"][field], before["metadata"][field]);
-        // No other rule denies the change.
+        // A user with the verb may make the change, so only the policy denied it.
         let change = json!({"metadata": {field: value}});
         stage.granter.merge(PLUGIN, name, &change).unwrap();
         remove(name);
@@ -185,8 +185,8 @@ fn the_garbage_collector_maintains_a_plugin_with_grants() {
     });
 }
 
-/// Server-side apply removes a field only if no other manager owns it, so co-owning a grant would
-/// keep it.
+/// Server-side apply keeps a field while another manager owns it, so co-owning a grant would preserve
+/// it.
 #[test]
 fn a_user_without_the_verb_grant_cannot_keep_a_grant_that_its_manager_removes() {
     let stage = stage();
