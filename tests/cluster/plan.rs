@@ -1,4 +1,5 @@
-//! `innkeeper plan` predicts the writes that the real swap then makes.
+//! `innkeeper plan`: the effects of a revision on live parents, compared with the writes of the real
+//! swap.
 
 use std::{
     fs,
@@ -27,7 +28,7 @@ const FINDING: i32 = 3;
 const MEMCACHED: (&str, &str) = ("cache.example.com/v1", "Memcached");
 const PARENTS: [&str; 4] = ["one", "two", "three", "four"];
 
-/// Long enough for a host to continue unfinished work.
+/// Long enough for a host to go on with an unfinished work.
 const QUIET: Duration = Duration::from_secs(1);
 
 fn guest(variable: &str, name: &str) -> PathBuf {
@@ -36,19 +37,15 @@ fn guest(variable: &str, name: &str) -> PathBuf {
         .join(format!("{name}.wasm"))
 }
 
-/// Runs `innkeeper plan` against the stage's cluster.
+/// Runs `innkeeper plan` for a plugin against the cluster of a stage.
 fn plan(stage: &Stage, plugin: &Path, arguments: &[&str]) -> Output {
-    Command::new(path_from_env("INNKEEPER_BIN").unwrap())
-        .arg("plan")
-        .arg(plugin)
-        .arg("--kubeconfig")
-        .arg(stage.plane.kubeconfig())
-        .arg("--cache-dir")
-        .arg(stage.plane.directory().join("plan-cache"))
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
+    let mut command = Command::new(path_from_env("INNKEEPER_BIN").unwrap());
+    command.arg("plan").arg(plugin);
+    command.arg("--kubeconfig").arg(stage.plane.kubeconfig());
+    command.arg("--cache-dir");
+    command.arg(stage.plane.directory().join("plan-cache"));
+    command.args(arguments).stdin(Stdio::null());
+    command.output().unwrap()
 }
 
 /// Checks the exit code, and returns the standard output.
@@ -72,18 +69,18 @@ fn config(stage: &Stage, config: &Value) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// Returns the writes since a mark, without Plugin statuses: the host updates their usage and
-/// parent counts every ten seconds, even after the last write for a parent.
+/// Returns the writes since a mark, except for Plugin statuses: the host updates their usage and parent counts every ten
+/// seconds, so one may follow the last write of a parent.
 fn writes(stage: &Stage, mark: usize) -> Vec<String> {
-    lines(&stage.writes_since(mark))
-        .into_iter()
-        .filter(|line| !line.contains(" plugins.innkeeper.dev/status "))
-        .collect()
+    let mut written = lines(&stage.writes_since(mark));
+    written.retain(|line| !line.contains(" plugins.innkeeper.dev/status "));
+    written
 }
 
 /// Starts a host with the Plugin `cache` and its parents.
 fn cached() -> (PluginSite, Host) {
-    let (site, host) = PluginSite::started();
+    let site = PluginSite::new();
+    let host = site.start();
     site.apply(&json!({}));
     site.wait_conditions(&host, &HEALTHY);
     let stage = &site.stage;
@@ -111,7 +108,7 @@ fn the_counts_of_a_plan_are_the_writes_of_the_swap() {
     let plugin = guest("INNKEEPER_GUESTS", "memcached");
     let as_cache = ["--name", "cache", "--output", "json"];
 
-    // Configuration and grants come from the Plugin in the cluster, so the same component changes
+    // The Plugin in the cluster gives configuration and grants, so its own component changes
     // nothing.
     let mark = stage.mark();
     let same = document(&plan(stage, &plugin, &as_cache), SUCCESS);
@@ -125,12 +122,9 @@ fn the_counts_of_a_plan_are_the_writes_of_the_swap() {
 
     let image = json!({"images": {"memcached": "memcached:planned"}});
     let file = config(stage, &image);
-    let parent_name = format!("{}/two", site.namespace);
-    let arguments = [
-        &["--config", &file, "--parent", &parent_name][..],
-        &as_cache,
-    ]
-    .concat();
+    let asked = format!("{}/two", site.namespace);
+    let mut arguments = vec!["--config", &file, "--parent", &asked];
+    arguments.extend(as_cache);
     let planned = document(&plan(stage, &plugin, &arguments), SUCCESS);
     let counts = json!({
         "creates": 0, "updates": 4, "deletes": 0, "parents": 4, "unchanged": 0,
@@ -142,19 +136,15 @@ fn the_counts_of_a_plan_are_the_writes_of_the_swap() {
     ]);
     assert_eq!(planned["kinds"], kinds);
     let parents = planned["parents"].as_array().unwrap();
-    let differences = parents
-        .iter()
-        .find(|parent| parent["name"] == "two")
-        .unwrap()["differences"]
-        .as_array()
-        .unwrap();
+    let two = parents.iter().find(|parent| parent["name"] == "two");
+    let differences = two.unwrap()["differences"].as_array().unwrap();
     let image_line = |line: &Value| {
         line.as_str()
             .unwrap()
             .contains("containers[0].image is \"memcached:planned\", and was \"memcached:")
     };
     assert!(differences.iter().any(image_line), "{differences:#?}");
-    let update = format!("update apps/v1 Deployment {parent_name}");
+    let update = format!("update apps/v1 Deployment {asked}");
     assert_eq!(differences[0], update.as_str());
     assert_eq!(writes(stage, mark), [""; 0]);
 
@@ -166,29 +156,28 @@ fn the_counts_of_a_plan_are_the_writes_of_the_swap() {
             &host,
             &site.namespace,
             ("apps/v1", "Deployment", name),
-            |deployment| {
-                let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+            |it| {
+                let container = &it["spec"]["template"]["spec"]["containers"][0];
                 container["image"] == "memcached:planned"
             },
         );
     }
     stage.settle(QUIET);
-    let mut written: Vec<String> = lines(&stage.writes_since(mark))
-        .into_iter()
-        .filter(|line| !line.contains("/status") && !line.contains("events."))
-        .collect();
+    let mut written = lines(&stage.writes_since(mark));
+    written.retain(|line| !line.contains("/status") && !line.contains("events."));
     written.sort();
     let mut expected = PARENTS.map(|name| format!("patch deployments.apps {name} 200"));
     expected.sort();
     assert_eq!(written, expected);
 
-    // A pending edit counts as an update, except with `--against`, because both revisions apply it.
+    // A change that waits for a host is no effect of the candidate.
     Stage::stop(host);
     let one = (MEMCACHED.0, MEMCACHED.1, "one");
     stage.merge(&site.namespace, one, &json!({"spec": {"size": 3}}));
     let waits = document(&plan(stage, &plugin, &as_cache), SUCCESS);
     assert_eq!(waits["counts"]["updates"], 1, "{waits:#}");
-    let arguments = [&["--against", plugin.to_str().unwrap()][..], &as_cache].concat();
+    let mut arguments = vec!["--against", plugin.to_str().unwrap()];
+    arguments.extend(as_cache);
     let beyond = document(&plan(stage, &plugin, &arguments), SUCCESS);
     assert_eq!(beyond["counts"]["unchanged"], 4, "{beyond:#}");
 }
@@ -197,14 +186,16 @@ fn the_counts_of_a_plan_are_the_writes_of_the_swap() {
 fn deletes_and_faults_of_a_plan_are_findings_and_the_swap_confirms_the_deletes() {
     const CHILDREN: usize = 6;
 
-    let (fixture, host) = MoodyFixture::started(CHILDREN);
+    let fixture = MoodyFixture::new(CHILDREN);
+    let host = fixture.start();
     fixture.wait_verdicts(&host, &["Good"]);
     let stage = &fixture.site.stage;
     stage.settle(QUIET);
     let plugin = guest("INNKEEPER_TEST_GUESTS", "moody");
     let plan_of = |spec: &Value, more: &[&str]| {
         let file = config(stage, &spec["config"]);
-        let arguments = [&["--name", NAME, "--config", &file][..], more].concat();
+        let mut arguments = vec!["--name", NAME, "--config", &file];
+        arguments.extend(more);
         plan(stage, &plugin, &arguments)
     };
 
@@ -226,10 +217,8 @@ fn deletes_and_faults_of_a_plan_are_findings_and_the_swap_confirms_the_deletes()
     fixture.apply(&mood("nothing"));
     fixture.wait_healthy(&host);
     stage.settle(QUIET);
-    let written: Vec<String> = lines(&stage.writes_since(mark))
-        .into_iter()
-        .filter(|line| line.starts_with("delete configmaps"))
-        .collect();
+    let mut written = lines(&stage.writes_since(mark));
+    written.retain(|line| line.starts_with("delete configmaps"));
     assert_eq!(written.len(), CHILDREN, "{written:?}");
     Stage::stop(host);
 }
@@ -239,8 +228,7 @@ fn unusable_input_of_a_plan_is_named() {
     let plugin = guest("INNKEEPER_GUESTS", "memcached");
     let stage = Stage::api_only(vec![plugin.clone()]);
     let file = config(&stage, &json!({"no-such-field": 1}));
-    let plugin = plugin.as_path();
-    let missing = Path::new("/none/plugin.wasm");
+    let (plugin, missing) = (plugin.as_path(), Path::new("/none/plugin.wasm"));
     let rows: [(&Path, &[&str], i32, &str); 7] = [
         (missing, &[], USAGE, "failed to read /none/plugin.wasm"),
         (
@@ -287,8 +275,9 @@ fn unusable_input_of_a_plan_is_named() {
         assert!(error.contains(message), "{arguments:?}: {error}");
     }
 
-    let is_crd = |object: &Value| object["kind"] == "CustomResourceDefinition";
-    for crd in stage.manifests(&[]).into_iter().filter(is_crd) {
+    let mut crds = stage.manifests(&[]);
+    crds.retain(|object| object["kind"] == "CustomResourceDefinition");
+    for crd in crds {
         stage.plane.user().apply(&crd).unwrap();
     }
     let memcacheds = Kind::cluster(MEMCACHED.0, MEMCACHED.1);
@@ -302,8 +291,8 @@ fn unusable_input_of_a_plan_is_named() {
     assert!(error.contains(message), "{error}");
 }
 
-/// A Plugin status only has room for counts and a few names. The admin address serves the whole
-/// plan, as `innkeeper plan` prints it, while the candidate waits.
+/// The status of a Plugin has room for numbers and a few names. The whole plan is the one of `innkeeper plan`, for as long as
+/// the candidate waits.
 #[test]
 fn a_candidate_that_waits_has_its_plan_at_the_admin_address() {
     let mut fixture = MoodyFixture::new(12);

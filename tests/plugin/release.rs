@@ -72,7 +72,7 @@ fn refuses_bad_input_before_it_builds() {
 fn publishes_no_placeholder_of_any_text_and_no_uncommitted_change() {
     let directory = tempfile::tempdir().unwrap();
     let checkout = directory.path();
-    let script = "git -C \"$0\" ls-files -z Cargo.toml LICENSE deploy examples guests/sdk 'guests/*/monitoring/*' \
+    let script = "git -C \"$0\" ls-files -z Cargo.toml LICENSE deploy examples guests/sdk guests/kit 'guests/*/monitoring/*' \
         host/CHANGELOG.md | (cd \"$0\" && xargs -0 cp --parents --target-directory \"$1\") && cd \"$1\" && git init --quiet && \
         sed -i 's/\\.invalid/.example/' Cargo.toml && git add . && \
         git -c user.name=a -c user.email=a@localhost commit --quiet --message a";

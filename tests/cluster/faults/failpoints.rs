@@ -88,8 +88,8 @@ fn check(place: &str) {
     }
     stage.settle(Duration::from_secs(1));
     let served = || KINDS.into_iter().filter(|(group, _)| *group != GROUP);
-    let state = |namespace| normal::state(stage.plane.user(), namespace, served()).unwrap();
-    assert_eq!(state(&namespace), state(&reference), "{place}");
+    let settled = |namespace| normal::state(stage.plane.user(), namespace, served()).unwrap();
+    assert_eq!(settled(&namespace), settled(&reference), "{place}");
     let writes = stage.writes_since(mark);
     let counts = creates(&writes, &namespace);
     assert_eq!(counts, creates(&writes, &reference), "{place}");

@@ -95,7 +95,7 @@ impl Plan {
             .filter(|(number, _)| *number == 0 || !name.dropped.contains(number))
             .map(|(_, round)| round)
             .collect();
-        Self { rounds, name }
+        Self { name, rounds }
     }
 
     /// Plans with one round less than this one, to find the smallest plan that fails.

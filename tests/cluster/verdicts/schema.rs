@@ -78,7 +78,7 @@ impl<'s> Rule<'s> {
                 fields.push(names);
             }
         }
-        found
+        fields
     }
 
     /// Returns the quoted texts in the rule.

@@ -80,7 +80,7 @@ impl Streams<'_> {
 /// | 128 + n | `Signal` | a second signal n aborted `run` or `dev`, as shells report killed processes |
 ///
 /// Except for the hidden command `compile`: its codes are a private protocol of the host and the compiler process, see
-/// [`child`](fn@plugin::artifact::child).
+/// `innkeeper_sandbox::artifact::child`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// The command succeeded with a good answer.
