@@ -1,5 +1,5 @@
 //! A proxy between host and API server that returns wrong objects, other formats, or endless
-//! answers: the host reports the error, changes no other object, stays within its memory limit, and
+//! answers: the host reports the error, leaves other objects alone, stays within its memory limit, and
 //! recovers once the answers are honest.
 
 mod rows;

@@ -1,7 +1,7 @@
 //! An apply that also takes away the fields that a child states as absent.
 //!
 //! Almost every update has none. The others first hand the existing fields to the children's manager, because
-//! an apply takes away only fields that no other manager owns.
+//! an apply takes away only fields without another manager.
 
 use innkeeper_model::{Object, ResourceVersion, Uid};
 use innkeeper_plan::absence::{self, Owners};

@@ -1,4 +1,4 @@
-//! Reads the lease by which hosts elect the writer, with a client of its own: renewals must not wait behind watches.
+//! Reads the lease by which hosts elect the writer, with a separate client: renewals must not wait behind watches.
 
 use std::time::Duration;
 

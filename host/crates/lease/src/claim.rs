@@ -28,7 +28,7 @@ pub struct Claim {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Term {
-    /// No other process writes.
+    /// Only this process writes.
     Unlimited,
     /// Another process may write.
     Awaited,

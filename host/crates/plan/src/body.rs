@@ -32,7 +32,7 @@ impl Body {
         Self { canonical, applied }
     }
 
-    /// Returns true if this object was applied last and no other field manager has changed or taken a field since.
+    /// Returns true if this object was applied last and other field managers have changed or taken no field since.
     pub(super) fn is_unchanged(&self, object: &Object, manager: &str, child: &Child) -> bool {
         // Managed fields keep paths for labels and annotations that admission has removed.
         if !self.was_applied_last(object) || !self.has_own_metadata(object) {

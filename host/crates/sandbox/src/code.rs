@@ -20,7 +20,7 @@ use crate::{
 
 /// The number of components, counted from the last one loaded, that stay in memory until their first call.
 ///
-/// A host that has just started may load a thousand plugins and calls few of them. Chosen, not measured: a plugin usually
+/// A host that has just started may load a thousand plugins and calls few of them. A plugin usually
 /// gets its first call right after it was loaded, and few are loaded at the same time.
 const UNCALLED_MAX: usize = 8;
 
@@ -48,7 +48,7 @@ impl CodeSource {
         // Opened by descriptor: the name may belong to another file by now.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         // SAFETY: an engine of a host made the file from a component, and this engine refuses code of an engine that
-        // differs. The cache put it into a directory that no other user can write to. It is read-only, and it is replaced
+        // differs. The cache put it into a directory that only this user can write to. It is read-only, and it is replaced
         // as a whole, never changed in place.
         unsafe { Component::deserialize_file(engine, path) }
     }

@@ -157,7 +157,7 @@ impl Engine {
         }
     }
 
-    /// Waits until no other plugin describes itself.
+    /// Waits until other plugins have described themselves.
     pub(super) fn describing(&self) -> Permits<'_> {
         self.inner.describing.acquire(1)
     }

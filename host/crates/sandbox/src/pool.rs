@@ -75,7 +75,7 @@ pub struct Pool {
 
 /// The queue from which the threads take their calls.
 ///
-/// A thread that ends a call takes the next one itself, so that no other thread has to be woken between two calls.
+/// A thread that ends a call takes the next one itself, so the pool wakes no thread between two calls.
 struct CallQueue {
     state: Mutex<PoolState>,
     changed: Condvar,

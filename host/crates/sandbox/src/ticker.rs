@@ -161,7 +161,7 @@ mod tests {
             let soon = ticker.watch(now + SOON);
             wait_until(|| ticks() > before);
             assert!(now.elapsed() >= SOON);
-            // The call goes on after the first tick.
+            // The call continues after the first tick.
             wait_until(|| ticks() > before + 2);
             drop(soon);
             wait_until(|| ticker.calls.state.lock().sleeps_until == Some(now + LATE));

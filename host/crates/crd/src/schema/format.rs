@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_pattern_is_compiled_for_the_first_text() {
-        // No other test has a text in this format.
+        // This is the only test with a text in this format.
         let pattern = PATTERNS.get("creditcard").unwrap();
         let schema = serde_json::json!({"format": "creditcard"});
         let validator = register(jsonschema::options()).build(&schema).unwrap();

@@ -79,7 +79,7 @@ fn a_revision_that_faults_too_often_is_replaced_by_the_last_good_one_and_is_not_
         ..state(&declared, ["b", active])
     };
     assert_eq!(next_step(&after("a"), &declared, None), None);
-    // It is better than no revision, if no other is available.
+    // It is better than no revision, if it is the only one.
     let mut alone = after("-");
     lose(&mut alone, "a");
     assert_eq!(next_step(&alone, &declared, None), Some(activate("b")));

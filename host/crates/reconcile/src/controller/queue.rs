@@ -42,7 +42,7 @@
 //! ```
 //!
 //! A key has one state, so the number of live parents bounds the queue.
-//! Namespaces take turns, so many waiting keys in one do not delay the keys in another.
+//! Namespaces take turns, and waiting keys in one do not delay the keys in another.
 
 mod class;
 

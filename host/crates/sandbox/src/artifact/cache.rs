@@ -102,7 +102,7 @@ const FILE_BYTES: u64 = 4096;
 ///
 /// # Assumptions
 ///
-/// No other user can write to the directory. Several processes may share it if they have the same user.
+/// Only this user can write to the directory. Several processes may share it if they have the same user.
 #[derive(Clone, Debug)]
 pub struct Cache {
     pub(super) directory: PathBuf,

@@ -8,7 +8,7 @@ use innkeeper_model::{HostScope, ResourceVersion};
 /// The election of this host.
 pub(super) type HostElection = Election<StoredLease>;
 
-/// Access to one Lease, with a client that has no other requests.
+/// Access to one Lease, with a client that sends nothing else.
 pub(super) struct StoredLease {
     pub(super) reader: LeaseReader,
     /// The writer of the Lease needs no claim.

@@ -529,7 +529,7 @@ impl Reference {
 
 /// Returns how often to run 1000 steps: 100 times, or 1000 times with `INNKEEPER_FULL=1`.
 ///
-/// Chosen: the short variant runs with every change, the long one has a million steps.
+/// The short variant runs with every change, the long one has a million steps.
 #[expect(
     clippy::disallowed_methods,
     reason = "only this test reads its number of runs"
