@@ -261,7 +261,7 @@ impl Report {
 }
 
 /// An [`Event`]'s type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum EventType {
     /// Information about normal progress.
     Normal,
@@ -270,9 +270,10 @@ pub enum EventType {
 }
 
 /// A Kubernetes Event about the parent.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Event {
     /// The type.
+    #[serde(rename = "type")]
     pub type_: EventType,
     /// One word in CamelCase, at most 128 characters.
     pub reason: String,

@@ -7,7 +7,8 @@ use serde_json::{Map, Value};
 use crate::stated::Stated;
 
 /// When the host writes a child.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum ApplyPolicy {
     /// Created when missing, and written again whenever a stated field differs.
     #[default]
@@ -19,7 +20,8 @@ pub enum ApplyPolicy {
 }
 
 /// What happens to a child when the parent is deleted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum RemovalPolicy {
     /// Owned by the parent: deleted with it, and pruned when an answer leaves it out.
     #[default]
@@ -29,7 +31,8 @@ pub enum RemovalPolicy {
 }
 
 /// Where a child's readiness comes from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Readiness {
     /// The host derives it from the object's kind and status.
     #[default]
@@ -41,7 +44,7 @@ pub enum Readiness {
 }
 
 /// A random value that the host generates when it creates a Secret; no guest ever sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Generated {
     /// The key below the Secret's `data`.
     pub key: String,

@@ -69,7 +69,7 @@ macro_rules! export {
                 }
             }
 
-    $crate::bindings::__export_plugin!(Export with_types_in $crate::bindings);
+            $crate::bindings::__export_plugin!(Export with_types_in $crate::bindings);
         };
     };
 }

@@ -5,9 +5,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::answer::{Answer, Event, EventType, Report};
-use crate::child::{ApplyPolicy, Child, Generated, Readiness, RemovalPolicy};
-use crate::condition::{Condition, ConditionStatus};
+use crate::answer::{Answer, Report};
+use crate::child::Child;
 
 /// Compares an answer with a golden file, and writes the file if it does not exist.
 ///
@@ -56,55 +55,71 @@ fn document(answer: &Answer) -> Value {
         "outcome": name,
         "children": answer.children().iter().map(child).collect::<Vec<_>>(),
         "status": report.status,
-        "conditions": report.conditions.iter().map(condition).collect::<Vec<_>>(),
-        "events": report.events.iter().map(event).collect::<Vec<_>>(),
+        "conditions": report.conditions,
+        "events": report.events,
         "requeueAfterMs": report.requeue.map(|after| after.as_secs_f64() * 1000.0),
     })
 }
 
 fn child(child: &Child) -> Value {
-    let generated = |value: &Generated| {
-        json!({
-            "key": value.key, "length": value.length, "alphabet": value.alphabet, "token": value.token,
-        })
-    };
     json!({
         "key": child.key,
-        "apply": match child.apply {
-            ApplyPolicy::Always => "always",
-            ApplyPolicy::Once => "once",
-            ApplyPolicy::Hold => "hold",
-        },
-        "removal": match child.removal {
-            RemovalPolicy::Delete => "delete",
-            RemovalPolicy::Retain => "retain",
-        },
-        "readiness": match child.readiness {
-            Readiness::Derive => "derive",
-            Readiness::Ready => "ready",
-            Readiness::NotReady => "not-ready",
-        },
+        "apply": child.apply,
+        "removal": child.removal,
+        "readiness": child.readiness,
         "after": child.after,
-        "generate": child.generate.iter().map(generated).collect::<Vec<_>>(),
+        "generate": child.generate,
         "object": *child.object,
     })
 }
 
-fn condition(condition: &Condition) -> Value {
-    let status = match condition.status {
-        ConditionStatus::True => "True",
-        ConditionStatus::False => "False",
-        ConditionStatus::Unknown => "Unknown",
-    };
-    json!({
-        "type": condition.type_, "status": status, "reason": condition.reason, "message": condition.message,
-    })
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::{Desired, Event};
+    use crate::condition::Condition;
 
-fn event(event: &Event) -> Value {
-    let type_ = match event.type_ {
-        EventType::Normal => "Normal",
-        EventType::Warning => "Warning",
-    };
-    json!({"type": type_, "reason": event.reason, "message": event.message})
+    #[test]
+    fn a_golden_file_has_the_words_of_the_contract() {
+        let object = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}});
+        let child = |key: &str| Child::untyped(key, &object);
+        let answer = Desired::new()
+            .child(child("a"))
+            .child(child("b").once().retain().not_ready().after(["a"]))
+            .child(child("c").hold().ready().generate("key", 8, "ab"))
+            .condition(Condition::new("Full", false, "Dry", "no rain"))
+            .event(Event::normal("Filled", "full"))
+            .event(Event::warning("Leaks", "a hole"))
+            .into();
+        let policies = |apply: &str, removal: &str, readiness: &str| {
+            json!({
+                "apply": apply, "removal": removal, "readiness": readiness, "key": "", "object": object,
+                "after": [], "generate": [],
+            })
+        };
+        let mut children = [
+            policies("always", "delete", "derive"),
+            policies("once", "retain", "not-ready"),
+            policies("hold", "delete", "ready"),
+        ];
+        for (child, key) in children.iter_mut().zip(["a", "b", "c"]) {
+            child["key"] = json!(key);
+        }
+        children[1]["after"] = json!(["a"]);
+        children[2]["generate"] =
+            json!([{"key": "key", "length": 8, "alphabet": "ab", "token": null}]);
+        let document = document(&answer);
+        assert_eq!(document["children"], json!(children));
+        assert_eq!(
+            document["conditions"],
+            json!([{"type": "Full", "status": "False", "reason": "Dry", "message": "no rain"}])
+        );
+        assert_eq!(
+            document["events"],
+            json!([
+                {"type": "Normal", "reason": "Filled", "message": "full"},
+                {"type": "Warning", "reason": "Leaks", "message": "a hole"},
+            ])
+        );
+    }
 }
