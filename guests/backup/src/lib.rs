@@ -69,6 +69,11 @@ pub(crate) struct Storages;
 /// Selects this plugin's Jobs and Pods for full reads.
 const RUNS: &str = "app.kubernetes.io/managed-by=innkeeper,app.kubernetes.io/name=gobackup";
 
+/// Returns a manifest with the plugin's identity alone; [`Runs`] describes the rest for all three.
+fn identity() -> Manifest {
+    Manifest::new("backup", env!("CARGO_PKG_VERSION"))
+}
+
 impl Reconciler for Runs {
     type Parent = Root;
     type Children = Kinds;
@@ -76,7 +81,7 @@ impl Reconciler for Runs {
 
     fn describe() -> Manifest {
         // The next run depends on the record of the last one.
-        let manifest = Manifest::new("backup", env!("CARGO_PKG_VERSION")).reads_own_status();
+        let manifest = identity().reads_own_status();
         let manifest = related::definitions()
             .into_iter()
             .fold(api::parents(manifest), Manifest::crd);
@@ -161,7 +166,7 @@ impl Reconciler for Restores {
     type Config = Config;
 
     fn describe() -> Manifest {
-        Runs::describe()
+        identity()
     }
 
     fn reconcile(restore: &Restore, cx: &Context<'_, Self>) -> Result<Answer, Fault> {
@@ -175,7 +180,7 @@ impl Reconciler for Storages {
     type Config = Config;
 
     fn describe() -> Manifest {
-        Runs::describe()
+        identity()
     }
 
     fn reconcile(storage: &Storage, cx: &Context<'_, Self>) -> Result<Answer, Fault> {
