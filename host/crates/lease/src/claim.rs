@@ -19,7 +19,7 @@ use crate::clock::since_boot;
 /// lapsed during sleep is noticed at most this long after the wake-up; other hosts wait five seconds longer than the holder.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// A claim; clones are the same.
+/// A claim; clones share it.
 #[derive(Clone, Debug)]
 pub struct Claim {
     term: Arc<watch::Sender<Term>>,
@@ -68,6 +68,7 @@ impl Claim {
         let now = (self.now)();
         self.term.send_modify(|term| {
             *term = match *term {
+                // The answer came after the time that it grants: another host may hold the lease by now.
                 Term::Awaited if until <= now => Term::Awaited,
                 Term::Awaited => Term::Held { begin_until, until },
                 Term::Held { until: last, .. } if now < last => Term::Held { begin_until, until },
@@ -81,6 +82,7 @@ impl Claim {
 
     /// Ends the claim for ever: no further write begins, and running writes are cut off.
     pub fn end(&self) {
+        // `send` would keep the old term while nobody waits.
         self.term.send_replace(Term::Over);
     }
 
@@ -127,6 +129,7 @@ impl Claim {
     pub fn is_held(&self) -> bool {
         match *self.term.borrow() {
             Term::Unlimited => true,
+            // Nothing changes the term when its time is over, so the clock decides.
             Term::Held { until, .. } => (self.now)() < until,
             Term::Awaited | Term::Over => false,
         }
@@ -141,12 +144,13 @@ impl Claim {
         }
     }
 
-    /// Does something that ends with the claim at the latest; none if it was cut off.
+    /// Runs work until the claim ends; none if the work was cut off.
     pub async fn bound<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut over = pin!(self.over());
         let mut work = pin!(work);
         poll_fn(|context| {
             // After the process was frozen, timers may be late: the clock is read before each step.
+            // `over` is polled for its timer: work that nothing wakes is cut off as well.
             if !self.is_held() || over.as_mut().poll(context).is_ready() {
                 return Poll::Ready(None);
             }

@@ -14,6 +14,7 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 /// Returns the time since the machine was started, including sleep; never less than before.
 pub fn since_boot() -> Duration {
     let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::Boottime);
+    // Never fails: the clock counts from the boot, so neither part is negative.
     let seconds = u64::try_from(tv_sec).unwrap_or_default();
     let nanos = u32::try_from(tv_nsec).unwrap_or_default();
     Duration::new(seconds, nanos)

@@ -152,7 +152,7 @@ pub struct Election<S> {
     claim: Claim,
     machine: Machine,
     rng: Rng,
-    /// True once a write was sent: the lease may be held without a known answer, and needs a release.
+    /// True once a write was sent, so the lease may need a release.
     has_asked: bool,
     /// The last attempt's error, so that an error that repeats is logged once.
     failure: Option<String>,
@@ -179,6 +179,7 @@ impl<S: LeaseStore> Election<S> {
         let claim = self.claim.clone();
         self.show(false);
         let lost = tokio::select! {
+            // In this order, so that no renewal begins after a stop.
             biased;
             () = stop.cancelled() => false,
             () = claim.over() => true,
@@ -215,12 +216,14 @@ impl<S: LeaseStore> Election<S> {
             warn!(error, "failed to renew or acquire the lease, trying again");
         }
         self.failure = failure;
+        // Without jitter, as in client-go: only candidates compete.
         if self.machine.is_holder() {
             return retry;
         }
         // 20 % up or down: waiting processes that started together should not send their requests together.
         let jitter = 0.8 + 0.4 * self.rng.f64();
         match &self.failure {
+            // The quick reads only shorten a takeover, and requests that fail find no released lease.
             Some(_) => retry.mul_f64(jitter),
             None => (retry / LOOKS_PER_RETRY).mul_f64(jitter),
         }
@@ -253,6 +256,7 @@ impl<S: LeaseStore> Election<S> {
             Decision::Yield { holder } => error!(holder, "another process has taken the lease"),
             Decision::Lapse => error!("the lease was not renewed in time"),
         }
+        // Cuts off running writes, too: the other holder may already write.
         self.claim.end();
         Ok(())
     }
@@ -278,10 +282,12 @@ impl<S: LeaseStore> Election<S> {
         self.told = other;
     }
 
-    /// Writes the lease; the claim counts from the time before the write is sent.
+    /// Writes the lease, and extends the claim.
     async fn write(&mut self, write: Write) -> Result<(), WriteError> {
         let was_holder = self.machine.is_holder();
+        // Before the answer: if it is lost, this process may hold the lease nevertheless.
         self.has_asked = true;
+        // Before the request: other processes count from the moment at which they see the write.
         let sent = since_boot();
         let Write { replaces, record } = write;
         let version = self.parts.store.write(replaces, &record).await?;

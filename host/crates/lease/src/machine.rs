@@ -103,11 +103,12 @@ impl Machine {
         (!self.is_holder()).then(|| (&*record.holder, self.duration(record).as_secs()))
     }
 
-    /// Returns the duration that counts: a holder with a longer duration keeps it; a shorter one, for example
-    /// after an edit, does not count.
+    /// Returns the duration that counts.
     fn duration(&self, record: &LeaseRecord) -> Duration {
+        // An edit can remove the holder and leave a duration that would block everybody for years.
         let is_unheld = record.holder.is_empty();
         let stated = if is_unheld { 0 } else { record.duration_s };
+        // A longer duration is the holder's. A shorter one may be an edit that the holder has not seen yet.
         Duration::from_secs(stated.into()).max(self.times.duration)
     }
 
@@ -118,13 +119,14 @@ impl Machine {
 
     /// Returns a renewal, which needs no read before; none without a claim.
     pub(super) fn renewal(&self, now: Duration, wall: Timestamp) -> Option<Write> {
-        let held = self.held.as_ref()?;
-        let seen = self.seen.as_ref()?;
+        let lease = self.held.as_ref()?;
+        let last = self.seen.as_ref()?;
         (!self.has_lapsed(now)).then(|| Write {
-            replaces: Some(held.version),
+            replaces: Some(lease.version),
             record: LeaseRecord {
                 renewed: Some(wall),
-                ..seen.record.clone()
+                // Keeps the term, by which this process recognizes its own lease.
+                ..last.record.clone()
             },
         })
     }
@@ -155,6 +157,7 @@ impl Machine {
         };
         let Lease { version, record } = lease;
         let mine = record.holder == self.identity;
+        // No process has taken a lease whose holder an edit removed: the write below restores the holder.
         if self.held.is_some() && !mine && !record.holder.is_empty() {
             self.held = None;
             return Decision::Yield {
@@ -181,11 +184,13 @@ impl Machine {
         let Lease { version, record } = lease;
         let mine = record.holder == self.identity;
         self.see(record, now);
+        // The lease is this process's, but other processes may take it over soon: only a write in time gives a claim.
         let is_late = now.saturating_sub(sent) >= self.times.renew_deadline;
         if !mine || is_late || self.has_lapsed(now) {
             return None;
         }
         self.held = Some(HeldLease {
+            // Others count from when they see the write, so this process gives up before they take over.
             since: sent,
             version,
         });
@@ -209,14 +214,14 @@ impl Machine {
 
     /// Returns true if the claim was not renewed in time.
     fn has_lapsed(&self, now: Duration) -> bool {
-        let since = self.held.as_ref().map(|held| held.since);
-        since.is_some_and(|since| now.saturating_sub(since) >= self.times.renew_deadline)
+        self.held
+            .as_ref()
+            .is_some_and(|lease| now.saturating_sub(lease.since) >= self.times.renew_deadline)
     }
 
     /// Records the lease's content; a change restarts the duration.
-    ///
-    /// Only the content: a metadata change, for example a label, does not show that the holder is alive.
     fn see(&mut self, record: LeaseRecord, now: Duration) {
+        // Not by version: a changed label, for example, does not show that the holder is alive.
         if self.seen.as_ref().is_none_or(|seen| seen.record != record) {
             self.seen = Some(Seen { record, since: now });
         }
@@ -245,6 +250,7 @@ impl Machine {
         wall: Timestamp,
     ) -> Write {
         let (acquired, transitions) = match before {
+            // The same term, as in client-go: only a new holder counts as a transition.
             Some(before) if before.holder == self.identity => {
                 (before.acquired.or(Some(wall)), before.transitions)
             }

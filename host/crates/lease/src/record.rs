@@ -27,6 +27,7 @@ impl Lease {
             spec: LeaseRecord,
         }
 
+        // An edit must not stop the election: an unreadable lease counts as one without a holder.
         let stored: Stored = serde_json::from_str(json).unwrap_or_default();
         Self {
             version,
@@ -83,6 +84,7 @@ mod micros {
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
         let time: Option<Timestamp> = (*time).into();
+        // The API server parses a MicroTime with exactly six decimals.
         time.map(|time| format!("{time:.6}")).serialize(serializer)
     }
 

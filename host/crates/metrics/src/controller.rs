@@ -7,7 +7,6 @@ use std::{
 };
 
 use parking_lot::Mutex;
-
 use prometheus_client::registry::Registry;
 
 use super::{Counters, Gauges, Histograms, Labels, Registrar};
@@ -146,6 +145,7 @@ impl ControllerMetrics {
             .inc();
         let started = Instant::now();
         let mut running = self.running.lock();
+        // By number, because two passes may start at the same instant.
         let number = running.next_number;
         running.next_number += 1;
         running.started.insert(number, started);
@@ -162,6 +162,7 @@ impl ControllerMetrics {
         let mut sum = Duration::ZERO;
         let mut longest = Duration::ZERO;
         for started in self.running.lock().started.values() {
+            // A pass may start between `now` and the lock.
             let age = now.saturating_duration_since(*started);
             sum += age;
             longest = longest.max(age);
@@ -206,6 +207,7 @@ impl RunningPass {
         let [name] = controller.clone();
         let labels = [name, ("result", result.to_string())];
         families.reconciles.get_or_create_owned(&labels).inc();
+        // Twice: dashboards for controller-runtime and for client-go's workqueue use different names.
         families
             .reconcile_seconds
             .get_or_create_owned(&controller)
@@ -226,6 +228,7 @@ impl RunningPass {
 
 impl Drop for RunningPass {
     fn drop(&mut self) {
+        // Here and not in `end`, which a cancelled or panicking pass never calls.
         self.metrics.running.lock().started.remove(&self.number);
         let controller = self.metrics.controller();
         self.metrics

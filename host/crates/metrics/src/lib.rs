@@ -40,6 +40,7 @@ const SECONDS: [f64; 17] = [
 
 /// Label names and values.
 type Labels<const N: usize> = [(&'static str, String); N];
+// Read by `get_or_create_owned`: the guard from `get_or_create` locks the family, so two in one expression may deadlock.
 type Counters<const N: usize> = Family<Labels<N>, Counter>;
 type Gauges<const N: usize> = Family<Labels<N>, Gauge>;
 type Histograms<const N: usize> = Family<Labels<N>, Histogram, fn() -> Histogram>;
@@ -180,6 +181,7 @@ impl Metrics {
         let mut condition_types = self.condition_types.lock();
         let condition_types = condition_types.entry(plugin.to_owned()).or_default();
         for (condition, is_true) in conditions {
+            // Remembered, because a family removes a series only by all labels.
             condition_types.insert(condition.to_owned());
             let labels = condition_labels(plugin, condition.to_owned());
             self.conditions
@@ -202,8 +204,10 @@ impl Metrics {
     }
 
     fn count_ungranted(&self, change: impl FnOnce(&mut BTreeSet<String>) -> bool) {
+        // By name, because every pass of a Plugin reports it again.
         let mut names = self.ungranted_names.lock();
         if change(&mut names) {
+            // Still under the lock, so that no older count is set last.
             let count = i64::try_from(names.len()).unwrap_or(i64::MAX);
             self.ungranted.set(count);
         }

@@ -129,6 +129,7 @@ impl collector::Collector for Collector {
             return Ok(());
         };
         let cpu = encoder.encode_descriptor(
+            // The encoder appends `_total` to counters.
             "process_cpu_seconds",
             "CPU time since the process started",
             None,
@@ -267,8 +268,6 @@ fn queue_labels((name, ..): &Unfinished) -> Labels<1> {
 }
 
 /// Encodes a table's gauges with the labels of each sample.
-///
-/// Omits a gauge without values, because an empty family would be an encoding error.
 fn table<T, const N: usize>(
     encoder: &mut DescriptorEncoder<'_>,
     samples: &[T],
@@ -278,6 +277,7 @@ fn table<T, const N: usize>(
     for (name, help, value) in rows {
         let row = |sample| Some((labels(sample), value(sample)?));
         let mut values = samples.iter().filter_map(row).peekable();
+        // An empty family would be an encoding error.
         if values.peek().is_none() {
             continue;
         }
