@@ -40,7 +40,7 @@ const SECONDS: [f64; 17] = [
 
 /// Label names and values.
 type Labels<const N: usize> = [(&'static str, String); N];
-// Read by `get_or_create_owned`: the guard from `get_or_create` locks the family, so two in one expression may deadlock.
+// Read by `get_or_create_owned`: the guard from `get_or_create` locks the family, and two in one expression deadlock.
 type Counters<const N: usize> = Family<Labels<N>, Counter>;
 type Gauges<const N: usize> = Family<Labels<N>, Gauge>;
 type Histograms<const N: usize> = Family<Labels<N>, Histogram, fn() -> Histogram>;

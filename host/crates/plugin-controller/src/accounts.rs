@@ -23,7 +23,7 @@ pub(crate) async fn check(
     let ServiceAccountRef { namespace, name } = account;
     let kind = Gvk::new("", "v1", "ServiceAccount");
     let (reason, message) = match cluster.live_get(&kind, Some(namespace), name).await {
-        Ok(Some(found)) if names(found.annotation(ANNOTATION_PLUGINS), plugin) => return Ok(()),
+        Ok(Some(object)) if names(object.annotation(ANNOTATION_PLUGINS), plugin) => return Ok(()),
         Ok(Some(_)) => (
             "AccountNotForPlugin",
             format!(

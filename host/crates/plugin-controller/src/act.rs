@@ -136,6 +136,7 @@ pub(crate) async fn stop(cx: &Context, name: &PluginName, state: &mut PluginStat
 }
 
 async fn configure(cx: &Context, declared: &Declared, state: &PluginState) -> Fact {
+    // With the load's time: another configuration must not postpone the next pull.
     let component = state
         .attempt
         .as_ref()
@@ -157,6 +158,7 @@ async fn load(
     match component {
         Ok(component) => Loaded {
             result: cx.loader.configure(&component, &declared.config).await,
+            // Also if it rejects the configuration: a corrected one then needs no download.
             component: Some(component),
             at,
         },

@@ -79,9 +79,8 @@ impl ActivePlugin {
     }
 
     /// Returns true if the controllers can continue under other terms.
-    ///
-    /// Pass concurrency and rate are fixed when controllers start; everything else is swapped.
     fn continues_under(&self, terms: &Terms) -> bool {
+        // A controller fixes these when it starts; a swap replaces all other terms.
         let bounds = |limits: &Limits| (limits.concurrency_max, limits.passes_per_second_max);
         !terms.suspend && bounds(&self.terms.limits) == bounds(&terms.limits)
     }

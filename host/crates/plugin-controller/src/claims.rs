@@ -67,6 +67,7 @@ enum Standing {
 impl Claims {
     /// Claims the kinds that a plugin may serve, so no later plugin takes them first.
     pub(crate) fn expect(&mut self, name: &PluginName, age: Age, kinds: &BTreeSet<GroupKind>) {
+        // A plugin file with this name keeps its claim.
         if !kinds.is_empty() && !self.claims.contains_key(name) {
             self.claim(name, age, kinds);
         }
@@ -179,6 +180,7 @@ impl Claims {
             Some(claim) => drop(self.claims.insert(name.clone(), claim)),
             None => drop(self.claims.remove(name)),
         }
+        // Only changed standings: plugins that wait for each other would otherwise trigger passes for ever.
         let changed = self
             .standings()
             .into_iter()
@@ -188,17 +190,16 @@ impl Claims {
     }
 
     /// Returns the plugin to activate for each kind: the first one that is first for all claimed kinds.
-    ///
-    /// A plugin that cannot have all claimed kinds cannot be active, so it blocks nobody. If an active plugin's
-    /// next revision cannot have all kinds, it keeps the active revision's kinds.
     fn winners(&self) -> BTreeMap<&GroupKind, &PluginName> {
         let mut claims: Vec<_> = self.claims.iter().collect();
         claims.sort_by_key(|(name, claim)| (claim.age, *name));
         let mut winners = BTreeMap::new();
         for (name, Claim { kinds, held, .. }) in claims {
             let all: BTreeSet<_> = kinds.union(held).collect();
+            // If the next revision cannot have all kinds, the active revision keeps its own.
             for kinds in [all, held.iter().collect()] {
                 let is_free = |kind: &&GroupKind| winners.get(*kind).is_none_or(|by| *by == name);
+                // A plugin that lacks one kind cannot be active, so it must not block others from the rest.
                 if kinds.iter().all(is_free) {
                     winners.extend(kinds.into_iter().map(|kind| (kind, name)));
                 }
@@ -234,6 +235,7 @@ impl Claims {
                     .filter(|(_, by)| is_ready(by))
                     .map(|(kind, by)| (*kind, *by))
                     .collect();
+                // First, because a plugin that holds all its kinds must stop as well.
                 let standing = if let Some(taken) = taken(&claim.held, &ready_winners) {
                     Standing::MustStop(taken)
                 } else if claim.has_all() {
@@ -260,6 +262,7 @@ impl Claim {
                 age,
                 kinds,
                 held: before.map_or_else(BTreeSet::new, |before| before.held),
+                // Another age is a recreated Plugin, and other kinds are another revision: it must be prepared anew.
                 is_ready: false,
             },
         }

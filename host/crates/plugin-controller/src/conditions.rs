@@ -105,6 +105,7 @@ impl Facts<'_> {
                 "all passes are stopped: the active revision needs more grants; the declared one is being loaded",
             ),
             (Some(_), _) if let Some(lacks) = self.missing.failure() => {
+                // A failed installation explains why the kind is missing.
                 let refused = failure.filter(|failure| failure.stage == Stage::Serving);
                 failed(refused.unwrap_or(&lacks))
             }
@@ -134,6 +135,7 @@ impl Facts<'_> {
         };
         let message = format!("{active}: {}", failure.message);
         let status = match failure.status {
+            // Opposite to the stages. A stage that still runs is unknown in both.
             ConditionStatus::False => ConditionStatus::True,
             unknown => unknown,
         };
@@ -199,8 +201,9 @@ fn loading(
     attempt: Option<&LoadAttempt>,
     reduced: Option<&str>,
 ) -> Condition {
-    let component = attempt.and_then(|attempt| attempt.component.as_ref());
-    let verified_by = component.map_or("", |component| &component.verified_by);
+    let verified_by = attempt
+        .and_then(|attempt| attempt.component.as_ref())
+        .map_or("", |component| &component.verified_by);
     // Without granted parents, a component is described by the embedded description and not compiled.
     let is_uncompiled = attempt.is_some_and(
         |attempt| matches!(&attempt.result, Err(failure) if failure.stage == Stage::Granted),

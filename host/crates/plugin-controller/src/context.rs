@@ -110,6 +110,7 @@ impl Context {
 
     /// Runs an operation on the claims, and triggers the Plugins that it affects.
     pub(crate) fn with_claims<T>(&self, operation: impl FnOnce(&mut Claims) -> T) -> T {
+        // In a block: the trigger locks the cache, and no lock is held while taking another.
         let (result, affected) = {
             let mut claims = self.claims.lock();
             (operation(&mut claims), claims.take_affected())

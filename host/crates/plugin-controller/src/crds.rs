@@ -58,11 +58,13 @@ impl CheckedDefinitions {
         has_served: bool,
     ) -> Result<(), Error> {
         // Read before the check, so a change during it makes the next check due.
-        let versions = names_of(serving).into_iter().map(|name| {
-            let version = shared.cluster.definition_version(&name);
-            (name, version)
-        });
-        let versions = versions.collect();
+        let versions = names_of(serving)
+            .into_iter()
+            .map(|name| {
+                let version = shared.cluster.definition_version(&name);
+                (name, version)
+            })
+            .collect();
         if install(shared, plugin, serving, crds, has_served).await? {
             self.wait_longer(Instant::now());
         }
@@ -72,6 +74,7 @@ impl CheckedDefinitions {
 
     fn wait_longer(&mut self, now: Instant) {
         let (min, max) = REINSTALL_WAITS;
+        // A quiet time as long as the longest wait ends the series.
         let mut waits = self
             .reinstall
             .take()
@@ -109,6 +112,7 @@ pub async fn keep_definitions(
         if missing.is_some() && problem.is_none() {
             report(missing);
         }
+        // `false`, because a plugin file has no history that shows what has served.
         let installed = definitions
             .install(shared, plugin, &serving, Crds::Install, false)
             .await;
@@ -133,11 +137,12 @@ pub async fn keep_definitions(
 
 /// Returns a sentence about parent kinds that the cluster does not serve, if there are any.
 fn missing_parents(cluster: &Cluster, serving: &Revision) -> Option<String> {
-    let missing = serving
+    let missing: Vec<String> = serving
         .parents()
         .map(|parent| &parent.kind)
-        .filter(|kind| cluster.served(kind).is_none());
-    let missing: Vec<String> = missing.map(ToString::to_string).collect();
+        .filter(|kind| cluster.served(kind).is_none())
+        .map(ToString::to_string)
+        .collect();
     (!missing.is_empty()).then(|| format!("the cluster does not serve {}", missing.join(", ")))
 }
 
@@ -196,6 +201,7 @@ async fn install(
         })?;
         check_parent(shared, plugin, manifest, parent).await?;
     }
+    // After the wait, because discovery has the child kinds' scopes.
     check_scope(shared, plugin, serving)?;
     Ok(has_written)
 }
@@ -242,8 +248,7 @@ async fn check_parent(
     parent: &ParentKind,
 ) -> Result<(), Error> {
     let name = definition_of(parent);
-    let mut own = manifest.crds.iter();
-    let is_own = own.any(|crd| name_of(crd) == Some(&*name));
+    let is_own = manifest.crds.iter().any(|crd| name_of(crd) == Some(&*name));
     // The plugin's own definitions were checked when it was loaded.
     if is_own || !shared.cluster.reads_definitions() {
         return Ok(());
@@ -272,6 +277,7 @@ async fn apply(
         .transpose()
         .map_err(|cause| refused(plugin, &name, cause))?;
     let write = match installed {
+        // A later revision added optional fields, and parents may use them.
         Some(Installed::Stays) => None,
         _ => plan_definition(plugin, hash_key, &name, existing.as_ref(), desired),
     };

@@ -23,18 +23,18 @@ pub(crate) const RECHECK_INTERVAL: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub struct DefinitionCheck {
     /// None until the API server first answers; then the problem, if there is one.
-    found: watch::Sender<Option<Result<(), String>>>,
+    last_result: watch::Sender<Option<Result<(), String>>>,
 }
 
 impl DefinitionCheck {
     /// Returns the installed definition's problem.
     pub fn problem(&self) -> Option<String> {
-        self.found.borrow().clone()?.err()
+        self.last_result.borrow().clone()?.err()
     }
 
     /// Waits for the first result; returns a failure for every Plugin while the definition is unusable.
     pub(crate) async fn usable(&self) -> Result<(), StageFailure> {
-        let mut problems = self.found.subscribe();
+        let mut problems = self.last_result.subscribe();
         // Never fails: the sender lives as long as this.
         let first = problems
             .wait_for(Option::is_some)
@@ -65,14 +65,15 @@ impl DefinitionCheck {
                     continue;
                 }
             };
-            let is_new = *self.found.borrow() != Some(result.clone());
+            let is_new = *self.last_result.borrow() != Some(result.clone());
             match &result {
                 Ok(()) => info!("serving Plugins"),
                 Err(problem) if is_new => error!(problem, "Plugins are not served"),
                 Err(_) => {}
             }
             let is_usable = result.is_ok();
-            self.found.send_replace(Some(result));
+            // `send` would store nothing while no pass waits.
+            self.last_result.send_replace(Some(result));
             if is_usable {
                 return pending().await;
             }
@@ -91,6 +92,7 @@ async fn problem(cluster: &Cluster) -> Result<Option<String>, cluster::Error> {
         .live_get(&definition, None, resource::CRD_NAME)
         .await
     {
+        // Without the permission the host cannot compare, and serves Plugins anyway.
         Err(error) if !error.is_forbidden() => return Err(error),
         result => result.ok().flatten(),
     };

@@ -110,6 +110,7 @@ pub(super) async fn activate(
     }
     let kinds = candidacy.serving.parent_kinds();
     if let Err(refusal) = prepare_and_claim(cx, subject, state, &candidacy).await {
+        // A failed first activation must not keep the kinds from other plugins.
         let kinds = state.active.as_ref().map(|active| active.served.kinds());
         cx.with_claims(|claims| claims.release(name, &kinds.unwrap_or_default()));
         return Err(refusal);
@@ -164,6 +165,7 @@ pub(super) async fn activate(
             accepted: terms.clone(),
             served,
             passes,
+            // Other terms do not prolong the time limit of the rollout analysis.
             since: since.filter(|_| !is_new).unwrap_or_else(Instant::now),
         },
         history,
@@ -203,6 +205,7 @@ pub(super) async fn stop(
     if let Some(mut active) = stopped {
         active.drain().await;
     }
+    // After the passes, because another plugin's passes for these parents may begin at once.
     cx.with_claims(|claims| claims.release(name, &BTreeSet::new()));
     was_active
 }
@@ -220,6 +223,7 @@ async fn controllers(
 ) -> (Arc<PluginControllers>, Option<Passes>) {
     match active {
         Some(mut active) if active.served.kinds() == serving.parent_kinds() => {
+            // `bind` has usually applied the terms, and a swap queues every parent.
             let is_same = active.plugin.revision() == serving.plugin.revision();
             if !is_same || active.terms != declared.terms {
                 active.swap(serving, &declared.terms, change).await;
@@ -232,6 +236,7 @@ async fn controllers(
                 active.drain().await;
             }
             let served = PluginControllers::new(&cx.shared, &declared.name, serving);
+            // A new controller's analysis is complete, because nothing was swapped.
             if is_on_trial {
                 for reconciler in &served.reconcilers {
                     reconciler.restart_analysis();
@@ -243,9 +248,6 @@ async fn controllers(
 }
 
 /// Prepares a revision and claims the parent kinds.
-///
-/// It claims the kinds before the preparation, because a plugin that may not have them installs nothing, and again
-/// after it, because only a prepared plugin makes a younger one stop.
 async fn prepare_and_claim(
     cx: &Context,
     subject: &mut Subject<'_>,
@@ -262,6 +264,7 @@ async fn prepare_and_claim(
             not_served(&Error::ParentTaken { kind, by, plugin })
         })
     };
+    // Before the preparation: a plugin that may not have the kinds must not install their definitions.
     take(false)?;
     let PluginState {
         active,
@@ -271,6 +274,7 @@ async fn prepare_and_claim(
     } = state;
     prepare(cx, candidacy, active.as_ref(), history, definitions).await?;
     record_parents(cx, &mut subject.target, name, &candidacy.serving).await?;
+    // Only a prepared plugin makes a younger one stop, because the preparation may fail.
     take(true)?;
     Ok(())
 }
@@ -323,6 +327,7 @@ async fn start(cx: &Context, served: &Arc<PluginControllers>, limits: Arc<Limits
         served: Arc::clone(served),
         limits,
         stop: passes.stop.clone(),
+        // Also ends the wait in `drain` if the receiver never runs the passes.
         ended: passes.ended.clone().drop_guard(),
     };
     // Fails only at process exit, when the receiver is dropped; then no pass must run.

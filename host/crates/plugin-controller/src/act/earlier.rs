@@ -65,6 +65,7 @@ async fn granted_and_active(
     state: &mut PluginState,
     candidacy: Candidacy<'_>,
 ) -> Result<Activated, StageFailure> {
+    // The administrator may have removed grants since this revision was active.
     granted(candidacy.terms(), candidacy.manifest())?;
     activate::activate(cx, subject, state, candidacy)
         .await

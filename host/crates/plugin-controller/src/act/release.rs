@@ -37,6 +37,7 @@ pub(super) async fn record_parents(
         .parents()
         .map(|parent| parent.kind.clone())
         .collect();
+    // Without a finalizer, too: a host that starts after the Plugin's deletion finds the parents by this record.
     inventory
         .record(name, Role::Served, &parents)
         .await
@@ -67,6 +68,7 @@ pub(crate) async fn release_dropped_kinds(
     let inventory = &cx.shared.inventory;
     let recorded = || inventory.kinds(name, Role::Finalizing);
     let kinds = not_finalized(&recorded(), active.plugin.manifest());
+    // The release has removed free kinds from the inventory, so it is read again.
     if release_parents(cx, state, name, &kinds).await.is_empty() && recorded().is_empty() {
         remove_finalizer(cx, target, name).await;
     }
@@ -86,6 +88,7 @@ pub(crate) async fn release_parents(
     let inventory = &cx.shared.inventory;
     if let Err(error) = inventory.remove(name, Role::Finalizing, &free).await {
         warn!(plugin = %name, error = %error_chain(&error), "failed to remove kinds of parents from the inventory");
+        // Otherwise no later pass would remove these kinds.
         remaining.push("the inventory cannot be written".to_owned());
     }
     state.is_releasing = !remaining.is_empty();
