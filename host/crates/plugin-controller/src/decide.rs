@@ -78,7 +78,9 @@ pub(crate) fn decide(facts: &Facts<'_>) -> Vec<Action> {
     if let Some(taken) = &facts.must_stop {
         actions.push(Action::StopFor(taken.clone()));
     }
+    // The actions above change the facts that the next step depends on.
     if actions.is_empty() {
+        // Without a refusal to forget, `Keep` changes no fact, and the decision would repeat for ever.
         let has_refusals = || {
             facts
                 .state
@@ -105,6 +107,7 @@ impl Facts<'_> {
         let is_granted = |plugin: &&Arc<Plugin>| declared.terms.assess(plugin.manifest()).serves();
         let is_refused = |plugin: &Plugin| self.refusal(plugin).is_some();
         let attempt = state.attempt_for(declared);
+        // A load that has ended does not count: the action `Load` collects its result.
         let is_loading = state
             .loading
             .as_ref()
@@ -213,6 +216,7 @@ impl Facts<'_> {
     }
 
     fn first_available(&self, mut past: impl Iterator<Item = PastRevision>) -> Option<Digest> {
+        // While a revision waits for its retry, the one before it gets a turn.
         let setbacks = &self.state.setbacks;
         let available = past.find(|past| !setbacks.contains_key(&past.revision))?;
         Some(available.revision)

@@ -72,6 +72,7 @@ pub fn load(context: &LoaderContext, path: &Path) -> Result<Loaded, Error> {
         let lacking = list(&reduced);
         info!(%plugin, ?lacking, "plugin runs with fewer grants than it asks for");
     }
+    // The cache directory's size limit removes components that no owner needs.
     let needs = artifact::Needs {
         kept: [plugin.digest().clone()].into(),
         ..artifact::Needs::default()

@@ -49,6 +49,7 @@ pub(super) fn parents_of(plugin: PluginName, parent: Gvk) -> Interest {
 /// Makes the object's next pass wait until the cache shows a write to the finalizers.
 pub(super) fn expect_write(registration: &Registration, id: &ObjectId, written: &Written) {
     let version = written.resource_version;
+    // Without its last finalizer the object is gone, so the cache shows its end instead of this version.
     if written.gone {
         registration.expect_newer(id, id, version);
     } else {
@@ -71,6 +72,7 @@ impl Finalizers {
         self.watched.retain(|kind, _| kinds.contains(kind));
         let mut free = BTreeSet::new();
         let mut remaining = Vec::new();
+        // While refused writes back off, this only counts the remaining parents.
         let attempt = self
             .refusals
             .due(Instant::now())
@@ -122,9 +124,10 @@ async fn release(
         None => {}
     }
     let finalizer = plugin.finalizer();
-    let parents = registration.parents();
-    let parents = parents.iter().filter_map(|id| registration.parent(id));
-    let remaining: Vec<Object> = parents
+    let remaining: Vec<Object> = registration
+        .parents()
+        .iter()
+        .filter_map(|id| registration.parent(id))
         .filter(|parent| parent.has_finalizer(&finalizer))
         .collect();
     let may_go = |parent: &&Object| {

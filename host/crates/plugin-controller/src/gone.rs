@@ -27,6 +27,7 @@ pub(crate) fn record_deletion(cx: &Context, name: &PluginName) {
 
 /// Remembers the Plugins that were deleted while no host ran, once all Plugins are known.
 async fn note_gone_before(cx: &Context) {
+    // Before the first list is complete, every Plugin would seem deleted.
     while !cx.registration.waiting().is_empty() {
         sleep(CHECK_PERIOD).await;
     }
@@ -43,6 +44,7 @@ pub(crate) async fn tell_parents_of_gone(cx: &Context) -> Infallible {
     note_gone_before(cx).await;
     loop {
         sleep(CHECK_PERIOD).await;
+        // Taken out, because the requests below must not hold the lock.
         let deleted = mem::take(&mut *cx.gone.lock());
         for (name, mut updates) in deleted {
             if updates.due().is_none() && report_deletion(cx, &name, &mut updates).await {
@@ -63,6 +65,7 @@ async fn report_deletion(cx: &Context, name: &PluginName, updates: &mut ParentUp
     {
         Ok(Some(object)) if !object.is_deleting() => return true,
         Ok(object) => object.is_some(),
+        // The API server deletes all Plugins with their definition.
         Err(cluster::Error::NotServed { .. }) => false,
         Err(error) => {
             debug!(plugin = %name, error = %error_chain(&error), "failed to read a Plugin that may be deleted");
@@ -72,16 +75,20 @@ async fn report_deletion(cx: &Context, name: &PluginName, updates: &mut ParentUp
     let inventory = &cx.shared.inventory;
     let served = inventory.kinds(name, Role::Served);
     let mut kinds: BTreeSet<GroupKind> = served.iter().map(Gvk::group_kind).collect();
+    // If another plugin serves a kind now, its passes report on the parents.
     cx.with_claims(|claims| kinds.retain(|kind| claims.holder(kind).is_none()));
     let verdict = |parent: &Object| verdict(name, parent);
     if !update_all(cx, name, updates, &kinds, verdict).await || is_there {
         return false;
     }
-    let removed = inventory.remove(name, Role::Served, &served).await;
-    let removed = removed.inspect_err(|error| {
-        debug!(plugin = %name, error = %error_chain(error), "failed to remove a deleted Plugin from the inventory");
-    });
-    removed.is_ok()
+    // Last, because the next process finds the remaining parents by this record.
+    inventory
+        .remove(name, Role::Served, &served)
+        .await
+        .inspect_err(|error| {
+            debug!(plugin = %name, error = %error_chain(error), "failed to remove a deleted Plugin from the inventory");
+        })
+        .is_ok()
 }
 
 fn verdict(plugin: &PluginName, parent: &Object) -> UnservedConditions {

@@ -60,8 +60,6 @@ impl PluginControllers {
 }
 
 /// Installs a plugin file's CRDs, records the parent kinds if the plugin finalizes, and starts the watches.
-///
-/// The record precedes the first pass: a later process removes finalizers only from recorded kinds.
 pub async fn serve(
     shared: &Arc<Shared>,
     loaded: &Loaded,
@@ -72,17 +70,20 @@ pub async fn serve(
     definitions
         .install(shared, &loaded.name, &serving, Crds::Install, false)
         .await?;
+    // Before the first pass, because a later process removes finalizers only from recorded kinds.
     if loaded.manifest().finalize {
         let parents = serving
             .parents()
             .map(|parent| parent.kind.clone())
             .collect();
-        let inventory = &shared.inventory;
-        let recorded = inventory.record(&loaded.name, Role::Finalizing, &parents);
-        recorded.await.map_err(|source| Error::RecordParents {
-            plugin: loaded.name.clone(),
-            source: Box::new(source),
-        })?;
+        shared
+            .inventory
+            .record(&loaded.name, Role::Finalizing, &parents)
+            .await
+            .map_err(|source| Error::RecordParents {
+                plugin: loaded.name.clone(),
+                source: Box::new(source),
+            })?;
     }
     let served = PluginControllers::new(shared, &loaded.name, &serving);
     info!(
@@ -104,11 +105,10 @@ pub fn interests(loaded: &Loaded, once_made: &BTreeSet<Gvk>) -> Vec<Interest> {
 }
 
 /// Removes child kinds from the inventory once the plugin does not create them any more and no child is left.
-///
-/// Only then, because the host watches recorded kinds to prune children from earlier revisions.
 pub async fn forget_unused_kinds(shared: &Shared, served: &PluginControllers) {
     for kind in shared.inventory.kinds(&served.name, Role::Child) {
         let unused = |reconciler: &Arc<Reconciler>| {
+            // The host watches recorded kinds to prune earlier revisions' children, so an unknown count keeps the kind.
             !reconciler.may_make(&kind)
                 && reconciler.registration().child_count(&kind.group_kind()) == Some(0)
         };
@@ -116,8 +116,11 @@ pub async fn forget_unused_kinds(shared: &Shared, served: &PluginControllers) {
             continue;
         }
         let kinds = BTreeSet::from([kind.clone()]);
-        let removed = shared.inventory.remove(&served.name, Role::Child, &kinds);
-        if let Err(error) = removed.await {
+        if let Err(error) = shared
+            .inventory
+            .remove(&served.name, Role::Child, &kinds)
+            .await
+        {
             warn!(plugin = %served.name, %kind, error = %error_chain(&error), "failed to remove a kind from the inventory");
             continue;
         }

@@ -192,6 +192,7 @@ impl Loader {
             |message| StageFailure::new(Stage::Fetched, "NotKept", message, Retry::OnChange);
         let cache = &self.context.cache;
         let identity = declared.identity.clone();
+        // The digest alone proves no signature: the bytes may be from before the Plugin required one.
         let mut keys = declared.keys.iter().map(PublicKey::id);
         let signed_by = keys.find(|key| cache.signer(digest, &[identity.mark(key)]).is_some());
         if signed_by.is_none() && !declared.keys.is_empty() {
@@ -271,21 +272,23 @@ impl Loader {
             keys: declared.keys.clone(),
             repository: declared.identity.repository.clone(),
         };
-        let fetched = self.fetcher.fetch(&source, &expectation).await;
-        fetched.map_err(|error| {
-            let stage = match error.source.kind {
-                FailureKind::WrongDigest | FailureKind::Unsigned | FailureKind::BadSignature => {
-                    Stage::Verified
-                }
-                _ => Stage::Fetched,
-            };
-            let retry = match (error.retry(), &declared.origin) {
-                // These are cheap to read, and no event reports a change.
-                (Retry::OnChange, Origin::ConfigMap(_) | Origin::File(_)) => Retry::Backoff,
-                (retry, _) => retry,
-            };
-            StageFailure::from_error(stage, &camel_case(error.category()), &error, retry)
-        })
+        self.fetcher
+            .fetch(&source, &expectation)
+            .await
+            .map_err(|error| {
+                let stage = match error.source.kind {
+                    FailureKind::WrongDigest
+                    | FailureKind::Unsigned
+                    | FailureKind::BadSignature => Stage::Verified,
+                    _ => Stage::Fetched,
+                };
+                let retry = match (error.retry(), &declared.origin) {
+                    // These are cheap to read, and no event reports a change.
+                    (Retry::OnChange, Origin::ConfigMap(_) | Origin::File(_)) => Retry::Backoff,
+                    (retry, _) => retry,
+                };
+                StageFailure::from_error(stage, &camel_case(error.category()), &error, retry)
+            })
     }
 
     /// Returns a source with the credentials and objects for a fetch from it.
@@ -334,17 +337,17 @@ impl Loader {
     async fn object(&self, kind: &str, name: &str) -> Result<Object, StageFailure> {
         let namespace = &*self.namespace;
         let gvk = Gvk::new("", "v1", kind);
-        let component = self
-            .cluster
+        self.cluster
             .live_get(&gvk, Some(namespace), name)
             .await
             .map_err(|error| {
                 StageFailure::from_error(Stage::Fetched, "ReadFailed", &error, Retry::Backoff)
-            })?;
-        component.ok_or_else(|| {
-            let message = format!("there is no {kind} {name} in the host's namespace {namespace}");
-            StageFailure::new(Stage::Fetched, "NotFound", message, Retry::Backoff)
-        })
+            })?
+            .ok_or_else(|| {
+                let message =
+                    format!("there is no {kind} {name} in the host's namespace {namespace}");
+                StageFailure::new(Stage::Fetched, "NotFound", message, Retry::Backoff)
+            })
     }
 }
 
@@ -394,14 +397,15 @@ fn compile(
 
 /// Checks by the embedded description that a parent kind is granted.
 ///
-/// Otherwise anyone who may write Plugins could make the host compile as much as they like. The description may differ
-/// from the component; it is checked after compiling.
+/// Otherwise anyone who may write Plugins could make the host compile as much as they like.
 fn may_compile(
     terms: &Terms,
     embedded: Result<Option<Preview>, manifest::Error>,
 ) -> Result<(), StageFailure> {
     let requests = match embedded {
+        // The author may have embedded another description, so the component's own is checked after compiling.
         Ok(Some(preview)) => preview.requests,
+        // Only users who may grant can grant a parent, and one of them wants this plugin.
         _ if !terms.grants.parents.is_empty() => return Ok(()),
         other => {
             let why = other.err().map_or_else(
@@ -501,6 +505,7 @@ fn credentials(name: &str, data: &SecretData) -> Result<Credentials, StageFailur
 
 fn unusable_secret(name: &str, required: &str) -> StageFailure {
     let message = format!("the Secret {name} in the host's namespace must hold {required}");
+    // The host does not watch Secrets, so no event reports a correction.
     StageFailure::new(Stage::Fetched, "SourceInvalid", message, Retry::Backoff)
 }
 

@@ -110,9 +110,12 @@ impl Manager {
         for plugin in plugins() {
             loader.need(&plugin.id(), stored_needs(&plugin));
         }
+        // Not earlier: the cache now removes components that no known Plugin needs.
         loader.context.cache.know_all_needs();
         let uids: Vec<_> = plugins().map(|plugin| plugin.uid).collect();
+        // Plugins that were deleted while no host ran would leave their marks for ever.
         loader.forget_marks_of_others(&uids);
+        // A Plugin that is being deleted never serves again, so it must not keep kinds from others.
         for plugin in plugins().filter(|plugin| !plugin.is_deleting()) {
             // The Plugin's own pass reports an invalid spec.
             let Ok(declared) = declared(&plugin) else {
@@ -166,9 +169,9 @@ impl Manager {
         self.on_trial.lock().remove(id);
     }
 
-    /// Releases a Plugin's claims beyond the active revision, unless it waits for a kind. A first revision keeps them
-    /// while loading, so the load order after a start does not matter.
+    /// Releases a Plugin's claims beyond the active revision, unless it waits for a kind.
     fn narrow_claims(&self, id: &ObjectId, state: &PluginState) {
+        // A first load keeps its claims, so a younger Plugin that loads faster does not take the kinds.
         let is_first_load = state.active.is_none() && state.loading.is_some();
         if let Ok(name) = PluginName::new(&id.name)
             && !is_first_load
@@ -205,6 +208,7 @@ impl Manager {
 
 impl Work for Manager {
     async fn triggers(&self) -> Vec<Triggered> {
+        // Dropping either future loses nothing: both keep what has not been taken.
         tokio::select! {
             triggers = controller::triggers(&self.cx.registration) => {
                 let ranked = |trigger| self.behind_granted(trigger);
@@ -235,6 +239,7 @@ impl Work for Manager {
         // Not earlier: the first observation shows that all Plugins are in the cache.
         self.expected.call_once(|| self.expect_all());
         let plugin = &observation.parent;
+        // The Plugin was deleted and recreated between two passes, and none saw it gone.
         let is_another = |state: &PluginState| !state.is_of(plugin);
         if self.states.lock().get(&id).is_some_and(is_another) {
             self.forget(&id).await;
@@ -247,6 +252,7 @@ impl Work for Manager {
         let Some(mut state) = state else {
             return Next::Backoff;
         };
+        // The hash key may have come back since the last pass, and no event reports that.
         let key = self.cx.shared.hash_key.get();
         state.recover_history(plugin, key, self.cx.moment(plugin.generation));
         let next = pass::run(&self.cx, plugin, &mut state, attempt.changed).await;

@@ -78,6 +78,7 @@ impl LoadMarker {
     /// Waits for a load's turn; fails while the load must wait because the host crashed during it.
     pub(crate) async fn admit(&self, load: &LoadId) -> Result<Turn, StageFailure> {
         let decision = {
+            // Not held while the load waits for its turn.
             let _files = self.files.lock();
             self.marks_of(load).decide(load.kept.as_ref(), (self.now)())
         };
@@ -152,6 +153,7 @@ impl LoadMarker {
 impl Drop for MarkedLoad<'_> {
     fn drop(&mut self) {
         let Self { marker, load, .. } = self;
+        // Before `_turn` is dropped: if the next suspect crashes the host, this load must not have a mark.
         // Marks from a later generation belong to another load.
         marker.change(load, |marks| marks.end(load.kept.as_ref()));
     }

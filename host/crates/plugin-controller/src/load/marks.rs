@@ -68,8 +68,7 @@ pub(crate) enum LoadDecision {
 impl LoadMarks {
     /// Reads a generation's marks. Text in another form, and marks from another generation, count as none.
     pub(crate) fn read(text: Option<&[u8]>, generation: Option<i64>) -> Self {
-        let marks = text.and_then(|text| serde_json::from_slice::<Self>(text).ok());
-        marks
+        text.and_then(|text| serde_json::from_slice::<Self>(text).ok())
             .filter(|marks| marks.version == VERSION && marks.generation == generation)
             .unwrap_or(Self {
                 version: VERSION,
@@ -122,9 +121,11 @@ impl LoadMarks {
             .map(|index| self.loads.remove(index));
         self.loads.push(LoadMark {
             kept: kept.map(Digest::to_string),
+            // At the begin, because a crash leaves nobody to count it.
             begun: before.map_or(0, |mark| mark.begun).saturating_add(1),
             at: now.as_second(),
         });
+        // The new mark is last, so the oldest one goes.
         if self.loads.len() > MARKS_MAX {
             self.loads.remove(0);
         }

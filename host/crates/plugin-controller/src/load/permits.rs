@@ -77,6 +77,7 @@ impl LoadPermits {
     async fn permit(&self, share: Option<Share>, all: &Arc<Semaphore>) -> Permit {
         let share = share.map(|share| {
             let mut shares = self.shares.lock();
+            // Permits and waiting loads hold clones. Unused shares would accumulate, one for each server ever named.
             shares.retain(|_, share| Arc::strong_count(share) > 1);
             let new = || Arc::new(Semaphore::new(SHARE_MAX));
             Arc::clone(shares.entry(share).or_insert_with(new))

@@ -56,6 +56,7 @@ impl Reporter {
     }
 
     fn report(&self, progress: LoadProgress) {
+        // First, because the triggered pass reads it.
         self.progress.send_replace(progress);
         (self.trigger)();
     }
@@ -64,6 +65,7 @@ impl Reporter {
 impl Drop for Reporter {
     /// Ends a load that panicked, or the Plugin would wait forever.
     fn drop(&mut self) {
+        // A cancelled load comes here as well, but then nobody reads the result.
         let has_ended = matches!(*self.progress.borrow(), LoadProgress::Ended(_));
         if !has_ended {
             let message = "the host failed to load the component; it is tried again";
