@@ -32,11 +32,11 @@ impl MissingParents {
             .map(|active| active.served.reconcilers.iter())
             .into_iter()
             .flatten()
-            .map(|reconciler| reconciler.parent().clone());
+            .map(|reconciler| reconciler.parent().clone())
+            .filter(|kind| cluster.served(kind).is_none())
+            .collect();
         Self {
-            kinds: kinds
-                .filter(|kind| cluster.served(kind).is_none())
-                .collect(),
+            kinds,
             may_install: cluster.reads_definitions(),
             is_redefined: active.is_some() && state.definitions.is_check_due(cluster),
         }
@@ -62,6 +62,7 @@ impl MissingParents {
         let mut kinds = self.kinds.iter();
         let is_installed =
             |kind: &Gvk| crds::installs(&declared.terms, manifest, &kind.group_kind());
+        // With Ignore, an activation would only wait until another client has restored the definition.
         let must_check = self.is_redefined && declared.terms.crds == Crds::Install;
         self.may_install && (must_check || kinds.any(is_installed))
     }

@@ -25,6 +25,7 @@ pub async fn tend_orphans(shared: &Shared, has_passes: impl Fn(&PluginName) -> b
         for name in names {
             let kinds = shared.inventory.kinds(&name, Role::Finalizing);
             let finalizers = orphans.entry(name.clone()).or_default();
+            // The next check repeats failed writes, whose waits `finalizers` keeps.
             finalizers
                 .release(shared, &name, &kinds, ReleaseScope::Skipping)
                 .await;

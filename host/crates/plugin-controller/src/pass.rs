@@ -81,6 +81,7 @@ async fn observe(
             Ok(declared)
         }
         Err(failure) => {
+            // The running load is for a spec that no longer exists.
             state.loading = None;
             Err(report_failure(cx, subject, state, &failure).await)
         }
@@ -95,6 +96,7 @@ async fn take_actions(
     declared: &Declared,
 ) -> MissingParents {
     let is_first = cx.with_claims(|claims| claims.is_first(&declared.name));
+    // Not in the loop: a plugin that is refused a kind again would repeat the attempt without end.
     state.forget_due_setbacks(is_first);
     let mut missing = MissingParents::new(state, cx.cluster());
     'acting: loop {
@@ -195,6 +197,7 @@ async fn finalize(cx: &Context, subject: &mut Subject<'_>, state: &mut PluginSta
         act::stop(cx, &name, state, subject.moment).await;
     }
     record_deletion(cx, &name);
+    // Without the host's finalizer, no parent has the plugin's.
     if !object.has_finalizer(&cx.name.finalizer()) {
         return Next::UntilChanged;
     }

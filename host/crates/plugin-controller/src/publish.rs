@@ -40,6 +40,7 @@ pub(crate) async fn status(
     due: Option<Instant>,
 ) -> Next {
     let object = subject.object;
+    // A restart alone changes no status. The load triggers a pass when it ends.
     if state.keeps_conditions(object.generation) && state.active.is_none() {
         return Next::UntilChanged;
     }
@@ -184,6 +185,7 @@ async fn contested(
     write: &StatusWrite,
 ) -> Option<Duration> {
     let wait = state.repeats.wait(repeated, Instant::now().into_std())?;
+    // Once for each contest: the explanation costs a read and an Event.
     if state.repeats.is_unexplained(&Field::Status)
         && let Some(undone) = explain(cx, object, write).await
     {
@@ -206,13 +208,14 @@ async fn contested(
 
 /// Reads who overwrites the status; none if the Plugin cannot be read.
 async fn explain(cx: &Context, object: &Object, write: &StatusWrite) -> Option<Undone> {
+    // The cache drops other clients' entries in managedFields, which name them.
     let live = cx
         .cluster()
         .live_get(&plugin_kind(), None, &object.name)
-        .await;
-    let live = live.inspect_err(|error| {
-        debug!(plugin = %object.name, error = %error_chain(error), "failed to read who overwrites the status of a Plugin");
-    });
+        .await
+        .inspect_err(|error| {
+            debug!(plugin = %object.name, error = %error_chain(error), "failed to read who overwrites the status of a Plugin");
+        });
     let status = Value::Object(write.status.clone());
     let body = Map::from_iter([("status".to_owned(), status)]);
     let undone = Undone::changed(&Field::Status, &body, &live.ok()??, &[MANAGER]);
@@ -227,6 +230,7 @@ fn record(state: &mut PluginState, write: RepeatableWrite, answer: &Written) {
         status: Map<String, Value>,
     }
     state.repeats.record(write, Instant::now().into_std());
+    // The status as stored: the API server may have pruned or defaulted fields of the one that was sent.
     if let Ok(Answer { status }) = serde_json::from_str(&answer.json) {
         let digest = digest(status);
         state.repeats.set_status(&digest, answer.resource_version);

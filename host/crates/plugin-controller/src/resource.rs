@@ -72,6 +72,7 @@ pub(crate) fn has_granted_parents(plugin: &Object) -> bool {
         #[serde(default)]
         parents: Vec<IgnoredAny>,
     }
+    // Not as a `Plugin`, which one invalid field would make unreadable.
     let plugin: PluginOnly = serde_json::from_str(&plugin.json).unwrap_or_default();
     !plugin.spec.grants.parents.is_empty()
 }

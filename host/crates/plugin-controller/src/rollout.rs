@@ -27,8 +27,6 @@ pub use self::{
 use crate::resource::{CandidateCounts, CandidateVerdict, RolloutMode, RolloutSpec, revision_name};
 
 /// Decides whether a revision with this dry run may replace the active one, which has this many children.
-///
-/// The approval comes first: it is also the remedy for too many deletes and faults.
 fn verdict(
     rollout: &RolloutSpec,
     revision: &Digest,
@@ -36,6 +34,7 @@ fn verdict(
     children: usize,
 ) -> CandidateVerdict {
     let size = |count: i32| usize::try_from(count).unwrap_or_default();
+    // First, because the approval is also the remedy for too many deletes and faults.
     if rollout.approve.as_deref() == Some(&*revision_name(revision)) {
         CandidateVerdict::Accepted
     } else if size(counts.deletes) > rollout.prunes_max(children) {

@@ -38,13 +38,14 @@ impl LoadAttempt {
         is_past(self.due())
     }
 
-    /// Returns true if the attempt returned no component, and only a Plugin change leads to another one soon. Only
-    /// changed grants can fix missing grants.
+    /// Returns true if the attempt returned no component, and only a Plugin change leads to another one soon.
     pub(crate) fn waits_for_change(&self) -> bool {
         let Err(failure) = &self.result else {
             return false;
         };
+        // The wait after a crash is long, and its message promises an attempt after any change.
         let is_blocked = self.retry_at.is_none() || failure.reason == HOST_ENDED;
+        // Only changed grants help against missing ones, see `is_stale_after_grant_change`.
         failure.reason != NOT_GRANTED && self.component.is_none() && is_blocked
     }
 

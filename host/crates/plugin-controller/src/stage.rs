@@ -127,7 +127,8 @@ pub(crate) fn dated(
 ) -> Vec<meta::Condition> {
     let dated = |condition: Condition| {
         let status: &str = condition.status.into();
-        let same = |one: &&meta::Condition| one.type_ == condition.kind && one.status == status;
+        let same =
+            |stored: &&meta::Condition| stored.type_ == condition.kind && stored.status == status;
         let since = before.iter().find(same);
         meta::Condition {
             last_transition_time: since.map_or(meta::Time(now), |stored| {

@@ -204,6 +204,7 @@ impl Work for Warmer {
             }
         };
         self.drop_triggers();
+        // A takeover resumes the active revision from this host's cache.
         self.loader.need(&id, stored_needs(&plugin));
         // The active host reports an invalid spec in the status.
         if let Ok(declared) = declared(&plugin) {

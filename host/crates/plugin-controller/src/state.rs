@@ -177,10 +177,11 @@ impl PluginState {
     }
 
     /// Returns the terms to apply to the active revision before loading anything: the declared grants, limits, selected
-    /// parents and suspension. Other terms have to be checked, so they apply at activation. None if they already apply.
+    /// parents and suspension. None if they already apply.
     pub(crate) fn terms_to_bind(&self, declared: &Declared) -> Option<Terms> {
         let active = &self.active.as_ref()?.terms;
         let terms = Terms {
+            // An activation checks these first.
             field_manager: active.field_manager.clone(),
             service_account: active.service_account.clone(),
             crds: active.crds,
@@ -195,6 +196,7 @@ impl PluginState {
         declared: &Declared,
         digest: &Digest,
     ) -> Option<&VerifiedComponent> {
+        // A component without a signature must not become active again after the Plugin requires one.
         let attempt = self.attempt.as_ref();
         attempt
             .filter(|attempt| verifies_the_same(&attempt.declared, declared))?
@@ -205,16 +207,17 @@ impl PluginState {
     pub(crate) fn plugin(&self, revision: &Digest) -> Option<Arc<Plugin>> {
         let loaded = self.attempt.as_ref().and_then(LoadAttempt::plugin);
         let active = self.active.as_ref().map(|active| &active.plugin);
-        let mut plugins = loaded.into_iter().chain(active);
-        plugins
+        loaded
+            .into_iter()
+            .chain(active)
             .find(|plugin| plugin.revision() == revision)
             .cloned()
     }
 
     /// Returns the last attempt if it was for this declaration.
     pub(crate) fn attempt_for(&self, declared: &Declared) -> Option<&LoadAttempt> {
-        let attempt = self.attempt.as_ref();
-        attempt
+        self.attempt
+            .as_ref()
             .filter(|attempt| loads_the_same(&attempt.declared, declared))
             .filter(|attempt| !attempt.is_stale_after_grant_change(declared))
     }
@@ -236,14 +239,17 @@ impl PluginState {
 
     /// Returns the components that the Plugin needs.
     pub(crate) fn needs(&self, plugin: &Object) -> Needs {
-        let attempt = self.attempt.as_ref();
-        let component = attempt.and_then(|attempt| attempt.component.as_ref());
+        let component = self
+            .attempt
+            .as_ref()
+            .and_then(|attempt| attempt.component.as_ref());
         let mut needs = self.history.needs();
         if self.is_unverified {
             let Needs { kept, spare } = stored_needs(plugin);
             needs.kept.extend(kept);
             needs.spare.extend(spare);
         }
+        // A component that waits for an approval, for example, is not in the history yet.
         needs
             .kept
             .extend(component.map(|component| component.digest().clone()));
@@ -255,6 +261,7 @@ impl PluginState {
 impl PluginState {
     /// Records a finished attempt to load a declaration.
     pub(crate) fn record_load(&mut self, declared: &Declared, loaded: Loaded) {
+        // A changed declaration does not inherit the long waits of the one before it.
         if self.attempt_for(declared).is_none() {
             self.delays = None;
         }
@@ -303,6 +310,7 @@ impl PluginState {
             history,
             replaces_another,
         } = activated;
+        // They were the replaced revision's faults.
         if replaces_another {
             self.faults_before = None;
         }

@@ -99,6 +99,7 @@ pub(crate) fn status(facts: &Facts<'_>, measured: Measured, before: &PluginStatu
         version: active.map(|active| active.plugin.manifest().version.clone()),
         candidate: state.candidate().map(|candidate| candidate.status.clone()),
         child_kinds: measured.child_kinds,
+        // A restart keeps the earlier counts until the cache has all parents.
         parents: active.and_then(|_| measured.parents.or(before.parents)),
         faults,
         limits: measured.limits,
@@ -121,12 +122,14 @@ pub(crate) fn status(facts: &Facts<'_>, measured: Measured, before: &PluginStatu
 
 /// Returns every kind once, even if children were created in several versions.
 fn child_kinds(cx: &Context, active: &ActivePlugin) -> Vec<ChildKindStatus> {
-    let kinds = cx
+    // Group and kind are the list's keys, and the API server refuses a status with a duplicate.
+    let by_kind: BTreeMap<_, _> = cx
         .shared
         .inventory
         .kinds(&active.served.name, Role::Child)
-        .into_iter();
-    let by_kind: BTreeMap<_, _> = kinds.map(|kind| (kind.group_kind(), kind)).collect();
+        .into_iter()
+        .map(|kind| (kind.group_kind(), kind))
+        .collect();
     by_kind
         .into_values()
         .map(|kind| ChildKindStatus {
@@ -186,8 +189,10 @@ fn parents(active: &ActivePlugin) -> Option<Parents> {
 
 /// Returns used limits, rounded to ten percent, so most child writes do not change the Plugin status.
 fn usage(active: &ActivePlugin) -> Vec<LimitUsage> {
-    let reconciler = active.served.reconcilers.first();
-    let all = reconciler
+    let all = active
+        .served
+        .reconcilers
+        .first()
         .map(|reconciler| reconciler.usage())
         .unwrap_or_default();
     let used = |usage: &Usage| limit_usage(usage.limit, &usage.namespace, usage.share.percent());
@@ -233,6 +238,7 @@ fn fault_reason(fault: RecentFault) -> FaultReason {
         reason: fault.reason,
         message: fault.message,
         parent: ObjectName::from_id(&fault.parent),
+        // As stored, so that `faults` recognizes it in the status.
         time: whole_seconds(fault.time),
     }
 }

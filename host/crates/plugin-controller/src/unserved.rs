@@ -100,8 +100,10 @@ pub(crate) async fn report_unserved(
     }
     if kinds.is_empty() {
         kinds.clone_from(&unserved.kinds);
+        // After a restart no revision may have been active yet, but these kinds may have parents.
         kinds.extend(declared.terms.grants.parents.keys().cloned());
     }
+    // Another plugin's passes report on the parents of its kinds.
     cx.with_claims(|claims| {
         kinds.retain(|kind| claims.holder(kind).is_none_or(|by| *by == declared.name));
     });
@@ -145,15 +147,17 @@ pub(crate) async fn update_all(
             let interest = parents_of(name.clone(), served.kind);
             cx.cluster().register(interest)
         });
-        let parents = registration.parents();
-        let parents = parents.iter().filter_map(|id| registration.parent(id));
-        let mut due: Vec<_> = parents
+        let mut due: Vec<_> = registration
+            .parents()
+            .iter()
+            .filter_map(|id| registration.parent(id))
             .filter_map(|parent| {
                 let write = write(name, &parent, conditions_for(&parent), (shared.now)())?;
                 Some((parent, write))
             })
             .collect();
         all_updated &= registration.waiting().is_empty() && due.is_empty();
+        // The cache does not show the last write yet, so another one would only repeat it.
         due.retain(|(parent, _)| !registration.is_behind(&parent.id()));
         due.truncate(writes_left);
         writes_left -= due.len();

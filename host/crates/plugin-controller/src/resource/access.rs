@@ -272,6 +272,7 @@ fn marked(groups: &[&str], kinds: &[(&str, &str)]) -> Rule {
 
 /// Returns a CEL expression that is true for a built-in Kubernetes kind.
 fn is_built_in() -> String {
+    // The API server accepts CustomResourceDefinitions only in groups with a dot.
     format!(
         "!self.group.contains('.') || self.group in {}",
         list(&BUILT_IN_GROUPS)

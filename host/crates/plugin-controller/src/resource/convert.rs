@@ -156,13 +156,15 @@ fn selection(spec: Option<&ParentsSpec>, path: &str) -> Result<Selection, Error>
         return Ok(Selection::default());
     };
     let read = |selector: &Option<meta::LabelSelector>, name: &str| {
-        let selector = Selector::try_from(selector.clone().unwrap_or_default()).ok();
-        selector.filter(is_valid_selector).ok_or_else(|| {
-            let problem = "must be a label selector with at most 64 requirements and 4096 bytes: \
-                           matchLabels, and matchExpressions with the operators In and NotIn with \
-                           values, Exists and DoesNotExist without";
-            Error::field(format!("{path}.{name}"), problem)
-        })
+        Selector::try_from(selector.clone().unwrap_or_default())
+            .ok()
+            .filter(is_valid_selector)
+            .ok_or_else(|| {
+                let problem = "must be a label selector with at most 64 requirements and 4096 bytes: \
+                               matchLabels, and matchExpressions with the operators In and NotIn with \
+                               values, Exists and DoesNotExist without";
+                Error::field(format!("{path}.{name}"), problem)
+            })
     };
     Ok(Selection {
         namespaces: read(&spec.namespace_selector, "namespaceSelector")?,
@@ -276,6 +278,7 @@ impl GrantsSpec {
             },
             service_accounts: self.service_accounts.iter().cloned().collect(),
             system_namespaces: self.system_namespaces.iter().cloned().collect(),
+            // These two restrict plugin files without grants.
             beyond_parent_namespace: true,
             own_definitions: false,
         })

@@ -13,11 +13,10 @@ pub const NAME: &str = "plugins.innkeeper.dev";
 const VERSION: &str = "v1alpha1";
 
 /// Returns the Plugin resource's CustomResourceDefinition.
-///
-/// Removes `nullable` from the derived schema, so the API server drops a null as if it were absent.
 pub fn crd() -> Map<String, Value> {
     // Never fails: a definition is plain data, and an object.
     let crd = serde_json::to_value(Plugin::crd()).unwrap_or_default();
+    // Without `nullable`, the API server drops a null as if the field were absent.
     let Value::Object(mut crd) = without_nullable(crd) else {
         return Map::new();
     };
@@ -47,6 +46,7 @@ pub fn missing_field(installed: &Map<String, Value>) -> Option<String> {
 
 /// Returns the path to the first property that another schema lacks.
 fn missing_property(own: &Value, other: &Value, path: &str) -> Option<String> {
+    // Not bounds: the API server reports a value that breaks a bound, but drops an unknown field silently.
     let properties = own.get("properties").and_then(Value::as_object);
     for (name, property) in properties.into_iter().flatten() {
         let path = format!("{path}{name}");

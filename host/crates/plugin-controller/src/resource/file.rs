@@ -77,6 +77,7 @@ pub fn file_of_grants(grants: &Grants) -> Map<String, Value> {
         ),
     ]);
     fields.retain(|_, list| list.as_array().is_some_and(|list| !list.is_empty()));
+    // The level concerns Pods alone.
     if grants.children.keys().any(makes_pods) {
         let level = json!(grants.pod_security.as_str());
         fields.insert("podSecurity".to_owned(), level);

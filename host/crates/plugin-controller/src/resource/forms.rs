@@ -173,6 +173,7 @@ fn read(units: &Units, text: &str) -> Option<u64> {
 /// Formats a value in the largest unit that divides it.
 fn text(units: &Units, value: u64) -> String {
     let mut largest_first = units.iter().rev();
+    // Every unit divides zero.
     let fits = |(_, unit): &&(&str, u64)| value > 0 && value.is_multiple_of(*unit);
     let (name, unit) = largest_first.find(fits).unwrap_or(&units[0]);
     format!("{}{name}", value / unit)
@@ -193,6 +194,7 @@ pub(super) fn duration_text(duration: Duration) -> String {
 
 /// Reads a number without a sign and without leading zeros.
 fn whole(digits: &str) -> Option<u64> {
+    // `parse` also accepts a plus sign.
     let plain = digits.bytes().all(|c| c.is_ascii_digit()) && !digits.starts_with('0');
     digits.parse().ok().filter(|_| plain)
 }

@@ -51,7 +51,8 @@ impl Identity {
             return Ok(());
         };
         match Version::parse(version) {
-            Ok(found) if found.cmp_precedence(least).is_ge() => Ok(()),
+            // Build metadata makes a version neither older nor newer, but `Ord` compares it.
+            Ok(version) if version.cmp_precedence(least).is_ge() => Ok(()),
             Ok(_) => {
                 let message =
                     format!("the plugin's version is {version}, spec.verify.minVersion is {least}");

@@ -42,6 +42,7 @@ impl Terms {
         let mut assessment = self.grants.assess(requests);
         if self.crds == Crds::Ignore {
             let is_reported = |shortfall: &Shortfall| !matches!(shortfall, Shortfall::Crd(_));
+            // No definition is a required grant, so `missing` has none.
             assessment.reduced.retain(is_reported);
         }
         assessment

@@ -50,6 +50,7 @@ pub(crate) const fn are_too_many(faults: usize, parents: usize) -> bool {
 impl AnalysisCounts {
     /// Returns the verdict on a revision that has had passes for this long.
     pub(crate) fn verdict(self, waited: Duration) -> AnalysisVerdict {
+        // Both verdicts hold however the pending passes end: none fails for Faulty, all fail for Good.
         let total = self.pending + self.well + self.faulted;
         if are_too_many(self.faulted, total) {
             AnalysisVerdict::Faulty

@@ -127,10 +127,10 @@ fn children(cx: &Context, active: &ActivePlugin) -> usize {
         return 0;
     };
     let registration = reconciler.registration();
-    let counts = kinds
+    kinds
         .iter()
-        .filter_map(|kind| registration.child_count(&kind.group_kind()));
-    counts.sum()
+        .filter_map(|kind| registration.child_count(&kind.group_kind()))
+        .sum()
 }
 
 /// Returns a candidate without a dry run, when there is no last active revision to compare with.

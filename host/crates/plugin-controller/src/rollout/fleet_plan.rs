@@ -89,6 +89,7 @@ impl ParentPlan {
             ParentOutcome::Planned(planned) => {
                 entry["writes"] = planned.operations.clone().into();
                 entry["statusChanges"] = planned.status.into();
+                // They hold values, which the other parts of the plan never show.
                 if self.is_asked {
                     entry["differences"] = planned.differences.clone().into();
                 }

@@ -100,6 +100,7 @@ impl History {
     /// Returns rollback targets for the active revision, latest first.
     pub(crate) fn good(&self) -> impl Iterator<Item = PastRevision> {
         let good = |entry: &&HistoryEntry| entry.verdict == HistoryVerdict::Good;
+        // The first entry is the active revision.
         self.0.iter().skip(1).filter(good).filter_map(past)
     }
 
@@ -132,6 +133,7 @@ impl History {
         let position = self.0.iter().position(|entry| entry.revision == name);
         let earlier = position.map(|position| (position, self.0.remove(position)));
         let entry = match earlier {
+            // It was active when the last process ended: the entry keeps its times, so a restart changes no status.
             Some((0, entry)) if entry.served_until.is_none() => HistoryEntry {
                 verdict: resumed(entry.verdict),
                 ..entry
@@ -174,6 +176,7 @@ impl History {
 
     /// Returns why the revision before the latest one was rolled back, if that was under this generation.
     pub(crate) fn last_rollback(&self, generation: Option<i64>) -> Option<String> {
+        // A rollback puts its target first, just before the revision that faulted.
         rollback(self.0.get(1)?, generation)
     }
 
@@ -190,11 +193,15 @@ impl History {
 
     fn shorten(&mut self) {
         let mut bytes = 0;
-        let count = self.0.iter().take(ENTRIES_MAX).take_while(|entry| {
-            bytes += Value::Object(entry.config.clone()).to_string().len();
-            bytes <= CONFIG_BYTES_MAX
-        });
-        let count = count.count();
+        let count = self
+            .0
+            .iter()
+            .take(ENTRIES_MAX)
+            .take_while(|entry| {
+                bytes += Value::Object(entry.config.clone()).to_string().len();
+                bytes <= CONFIG_BYTES_MAX
+            })
+            .count();
         self.0.truncate(count);
     }
 }
