@@ -157,7 +157,7 @@ pub struct Election<S> {
     /// The last attempt's error, so that an error that repeats is logged once.
     failure: Option<String>,
     /// The other holder and the stated duration as they were logged last.
-    told: Option<(String, u64)>,
+    logged_holder: Option<(String, u64)>,
 }
 
 impl<S: LeaseStore> Election<S> {
@@ -170,7 +170,7 @@ impl<S: LeaseStore> Election<S> {
             claim,
             has_asked: false,
             failure: None,
-            told: None,
+            logged_holder: None,
         }
     }
 
@@ -250,7 +250,7 @@ impl<S: LeaseStore> Election<S> {
                 };
             }
             Decision::Wait => {
-                self.tell_holder();
+                self.log_holder();
                 return Ok(());
             }
             Decision::Yield { holder } => error!(holder, "another process has taken the lease"),
@@ -262,13 +262,13 @@ impl<S: LeaseStore> Election<S> {
     }
 
     /// Logs the holder that this process waits for, once.
-    fn tell_holder(&mut self) {
+    fn log_holder(&mut self) {
         let other = self
             .machine
             .other_holder()
             .map(|(holder, duration_s)| (holder.to_owned(), duration_s));
         if let Some((holder, duration_s)) = &other
-            && other != self.told
+            && other != self.logged_holder
         {
             let holder = if holder.is_empty() { "unknown" } else { holder };
             info!(
@@ -279,7 +279,7 @@ impl<S: LeaseStore> Election<S> {
                 or delete the Lease if the holder does not exist"
             );
         }
-        self.told = other;
+        self.logged_holder = other;
     }
 
     /// Writes the lease, and extends the claim.

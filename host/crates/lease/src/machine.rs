@@ -156,9 +156,9 @@ impl Machine {
             };
         };
         let Lease { version, record } = lease;
-        let mine = record.holder == self.identity;
+        let is_own = record.holder == self.identity;
         // No process has taken a lease whose holder an edit removed: the write below restores the holder.
-        if self.held.is_some() && !mine && !record.holder.is_empty() {
+        if self.held.is_some() && !is_own && !record.holder.is_empty() {
             self.held = None;
             return Decision::Yield {
                 holder: record.holder,
@@ -182,11 +182,11 @@ impl Machine {
         now: Duration,
     ) -> Option<Duration> {
         let Lease { version, record } = lease;
-        let mine = record.holder == self.identity;
+        let is_own = record.holder == self.identity;
         self.see(record, now);
         // The lease is this process's, but other processes may take it over soon: only a write in time gives a claim.
         let is_late = now.saturating_sub(sent) >= self.times.renew_deadline;
-        if !mine || is_late || self.has_lapsed(now) {
+        if !is_own || is_late || self.has_lapsed(now) {
             return None;
         }
         self.held = Some(HeldLease {

@@ -23,7 +23,7 @@ pub(crate) struct ActivePlugin {
     pub(crate) served: Arc<PluginControllers>,
     /// None while suspended or without required grants; the watches stay open.
     pub(crate) passes: Option<Passes>,
-    /// The earliest begin for this revision's passes.
+    /// The earliest time at which a pass of this revision began.
     pub(crate) since: Instant,
 }
 
@@ -73,7 +73,7 @@ impl ActivePlugin {
         }
     }
 
-    /// Returns the earliest begin for this revision's passes; none while it is suspended.
+    /// Returns the earliest time at which a pass of this revision began; none while it is suspended.
     pub(crate) fn passes_since(&self) -> Option<Instant> {
         self.passes.as_ref().map(|_| self.since)
     }

@@ -287,8 +287,8 @@ mod tests {
     }
 
     fn kinds(kinds: &[&str]) -> BTreeSet<GroupKind> {
-        let kinds = kinds.iter();
         kinds
+            .iter()
             .map(|kind| GroupKind::new("example.com", *kind))
             .collect()
     }

@@ -113,10 +113,11 @@ pub async fn keep_definitions(
             report(missing);
         }
         // `false`, because a plugin file has no history that shows what has served.
-        let installed = definitions
+        let failure = definitions
             .install(shared, plugin, &serving, Crds::Install, false)
-            .await;
-        let failure = installed.err().map(|error| error_chain(&error).to_string());
+            .await
+            .err()
+            .map(|error| error_chain(&error).to_string());
         report(failure.clone());
         match &failure {
             Some(text) if failure != problem => {
@@ -193,12 +194,13 @@ async fn install(
         }
     }
     for parent in serving.parents() {
-        let served = timeout(SERVED_WITHIN, shared.cluster.wait_served(&parent.kind)).await;
-        served.map_err(|_| Error::NotServed {
-            plugin: plugin.clone(),
-            kind: parent.kind.clone(),
-            waited: SERVED_WITHIN,
-        })?;
+        timeout(SERVED_WITHIN, shared.cluster.wait_served(&parent.kind))
+            .await
+            .map_err(|_| Error::NotServed {
+                plugin: plugin.clone(),
+                kind: parent.kind.clone(),
+                waited: SERVED_WITHIN,
+            })?;
         check_parent(shared, plugin, manifest, parent).await?;
     }
     // After the wait, because discovery has the child kinds' scopes.
@@ -223,13 +225,13 @@ fn check_scope(shared: &Shared, plugin: &PluginName, serving: &Revision) -> Resu
     let cluster_scoped = serving
         .parents()
         .find(|parent| parent.scope == Scope::Cluster);
-    let mut children = serving
+    let namespaced = serving
         .plugin
         .manifest()
         .children
         .iter()
-        .map(|child| &child.kind);
-    let namespaced = children.find(|kind| scope(kind) == Some(Scope::Namespaced));
+        .map(|child| &child.kind)
+        .find(|kind| scope(kind) == Some(Scope::Namespaced));
     match cluster_scoped.zip(namespaced) {
         None => Ok(()),
         Some((parent, child)) => Err(Error::BeyondNamespaces {

@@ -25,8 +25,8 @@ pub(crate) fn record_deletion(cx: &Context, name: &PluginName) {
     cx.gone.lock().entry(name.clone()).or_default();
 }
 
-/// Remembers the Plugins that were deleted while no host ran, once all Plugins are known.
-async fn note_gone_before(cx: &Context) {
+/// Records the Plugins that were deleted while no host ran, once all Plugins are known.
+async fn record_earlier_deletions(cx: &Context) {
     // Before the first list is complete, every Plugin would seem deleted.
     while !cx.registration.waiting().is_empty() {
         sleep(CHECK_PERIOD).await;
@@ -40,8 +40,8 @@ async fn note_gone_before(cx: &Context) {
 }
 
 /// Writes the condition to deleted Plugins' parents.
-pub(crate) async fn tell_parents_of_gone(cx: &Context) -> Infallible {
-    note_gone_before(cx).await;
+pub(crate) async fn report_deletions(cx: &Context) -> Infallible {
+    record_earlier_deletions(cx).await;
     loop {
         sleep(CHECK_PERIOD).await;
         // Taken out, because the requests below must not hold the lock.

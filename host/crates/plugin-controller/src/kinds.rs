@@ -20,14 +20,17 @@ pub struct PluginControllers {
 impl PluginControllers {
     /// Starts a plugin's watches. The cluster must serve the parent kinds.
     pub(super) fn new(shared: &Arc<Shared>, name: &PluginName, serving: &Revision) -> Self {
-        let reconcilers = serving.parents().map(|parent| {
-            let name = name.clone();
-            let kind = parent.kind.clone();
-            let reconciler = Reconciler::new(name, kind, serving.clone(), Arc::clone(shared));
-            Arc::new(reconciler)
-        });
+        let reconcilers = serving
+            .parents()
+            .map(|parent| {
+                let name = name.clone();
+                let kind = parent.kind.clone();
+                let reconciler = Reconciler::new(name, kind, serving.clone(), Arc::clone(shared));
+                Arc::new(reconciler)
+            })
+            .collect();
         Self {
-            reconcilers: reconcilers.collect(),
+            reconcilers,
             name: name.clone(),
         }
     }
@@ -50,8 +53,9 @@ impl PluginControllers {
 
     /// Returns the last faults for all parent kinds, latest first.
     pub fn recent_faults(&self) -> Vec<RecentFault> {
-        let reconcilers = self.reconcilers.iter();
-        let mut faults: Vec<_> = reconcilers
+        let mut faults: Vec<_> = self
+            .reconcilers
+            .iter()
             .flat_map(|reconciler| reconciler.recent_faults())
             .collect();
         faults.sort_by_key(|fault| Reverse(fault.time));

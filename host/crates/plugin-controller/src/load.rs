@@ -236,10 +236,17 @@ impl Loader {
         let config = config.clone();
         let described = component.described.clone();
         blocking(move || {
-            let configured = described.configure(&config, &context.config_checker);
-            configured.map(Arc::new).map_err(|error| {
-                StageFailure::from_error(Stage::Described, error.reason(), &error, error.retry())
-            })
+            described
+                .configure(&config, &context.config_checker)
+                .map(Arc::new)
+                .map_err(|error| {
+                    StageFailure::from_error(
+                        Stage::Described,
+                        error.reason(),
+                        &error,
+                        error.retry(),
+                    )
+                })
         })
         .await
     }

@@ -25,7 +25,7 @@ use crate::{
     act,
     claims::Age,
     context::{Context, ManagerContext, declared},
-    gone::{record_deletion, tell_parents_of_gone},
+    gone::{record_deletion, report_deletions},
     pass, resource,
     state::{PluginState, stored_needs},
 };
@@ -82,7 +82,7 @@ impl Manager {
 
     /// Writes the condition to deleted Plugins' parents.
     pub async fn tell_parents_of_gone(&self) -> Infallible {
-        tell_parents_of_gone(&self.cx).await
+        report_deletions(&self.cx).await
     }
 
     /// Returns true if a plugin without passes may belong to this host.

@@ -77,7 +77,7 @@ impl StageFailure {
         }
     }
 
-    /// A stage that runs beside the passes, or waits for a place.
+    /// Returns the state of a stage that runs outside the passes, or waits for a permit.
     pub(crate) fn running(stage: Stage) -> Self {
         let (reason, message) = match stage {
             Stage::Compiled => ("Compiling", "the component is being compiled"),

@@ -155,7 +155,7 @@ fn prepared(
 ) -> Option<Ready> {
     let watches = match watches {
         Ok(watches) => watches,
-        Err(failure) if helps_only_a_change(failure.retry) => {
+        Err(failure) if needs_change(failure.retry) => {
             before.map_or_else(Vec::new, |before| before.watches)
         }
         Err(_) => return before,
@@ -169,7 +169,7 @@ fn prepared(
 
 /// Returns true if a failed load is not tried again before the Plugin changes, or the component that the active host serves.
 /// A host on standby would otherwise fetch a broken component every half minute, for ever.
-const fn helps_only_a_change(retry: Retry) -> bool {
+const fn needs_change(retry: Retry) -> bool {
     match retry {
         Retry::Never | Retry::OnChange => true,
         Retry::Backoff | Retry::At(_) => false,
@@ -230,7 +230,7 @@ mod tests {
             (Retry::Backoff, false),
             (Retry::At(Duration::ZERO), false),
         ] {
-            assert_eq!(helps_only_a_change(retry), waits_for_change, "{retry:?}");
+            assert_eq!(needs_change(retry), waits_for_change, "{retry:?}");
         }
     }
 }

@@ -166,7 +166,7 @@ pub(crate) async fn update_all(
                 if attempt.is_forbidden() {
                     return;
                 }
-                match tell_one(cx, registration, parent, write).await {
+                match update_one(cx, registration, parent, write).await {
                     Ok(()) => {
                         written.fetch_add(1, Ordering::Relaxed);
                     }
@@ -184,7 +184,7 @@ pub(crate) async fn update_all(
     all_updated
 }
 
-async fn tell_one(
+async fn update_one(
     cx: &Context,
     registration: &Registration,
     parent: &Object,

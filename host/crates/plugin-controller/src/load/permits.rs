@@ -17,7 +17,7 @@ const SHARE_MAX: usize = 2;
 /// permits, so no server delays a host's start.
 const LOCAL_MAX: usize = 4;
 
-/// The permits for work that takes long.
+/// Limits on concurrent loads.
 pub(crate) struct LoadPermits {
     remote: Arc<Semaphore>,
     local: Arc<Semaphore>,

@@ -19,7 +19,7 @@ use crate::{
 /// A load's progress.
 #[derive(Clone)]
 enum LoadProgress {
-    /// This stage runs, or waits for a place.
+    /// This stage runs, or waits for a permit.
     At(Stage),
     /// It has ended.
     Ended(Result<VerifiedComponent, StageFailure>),
@@ -28,7 +28,7 @@ enum LoadProgress {
 /// A component that is loading.
 pub(crate) struct Loading {
     declared: Declared,
-    /// The bytes to take from the cache directory; none: those that are declared.
+    /// The cached bytes to load; none: the declared component.
     kept: Option<Digest>,
     progress: watch::Receiver<LoadProgress>,
     /// True if the Plugin has changed since the work began.

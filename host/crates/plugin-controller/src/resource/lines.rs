@@ -94,16 +94,16 @@ fn entry(shortfall: &Shortfall) -> Option<(&'static str, Value)> {
 }
 
 /// Returns the grant for a requested read.
-fn granting(asked: &ReadKind) -> ReadGrant {
-    let kind = asked.kind.group_kind();
+fn granting(requested: &ReadKind) -> ReadGrant {
+    let kind = requested.kind.group_kind();
     ReadGrant {
-        access: asked.access,
+        access: requested.access,
         // A plugin cannot ask for listed namespaces: only a grant can list them.
-        scope: match asked.scope {
+        scope: match requested.scope {
             ReadScope::Cluster => ReadScope::Cluster,
             ReadScope::ParentNamespace | ReadScope::Namespaces(_) => ReadScope::ParentNamespace,
         },
-        label_selector: asked.label_selector.clone(),
+        label_selector: requested.label_selector.clone(),
         privileged: is_privileged_to_read(&kind),
         kind,
     }

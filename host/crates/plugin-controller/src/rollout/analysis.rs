@@ -64,13 +64,13 @@ impl AnalysisCounts {
     /// Describes the faults, to complete a sentence.
     pub(crate) fn describe(self, first_fault: &str) -> String {
         let faulted = self.faulted;
-        let ended = self.well + self.faulted;
+        let finished = self.well + self.faulted;
         let pending = match self.pending {
             0 => String::new(),
             pending => format!(", {pending} were still pending"),
         };
         format!(
-            "{faulted} of the {ended} first passes ended in a fault{pending}; the first fault was {first_fault}"
+            "{faulted} of the {finished} first passes ended in a fault{pending}; the first fault was {first_fault}"
         )
     }
 }
