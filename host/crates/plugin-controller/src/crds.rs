@@ -44,8 +44,11 @@ impl CheckedDefinitions {
     /// Returns true if a definition has changed since the last check, and the wait after the last installation is over.
     pub(super) fn is_check_due(&self, cluster: &Cluster) -> bool {
         let is_waiting = matches!(&self.reinstall, Some((at, _)) if Instant::now() < *at);
-        let mut versions = self.versions.iter();
-        !is_waiting && versions.any(|(name, version)| cluster.definition_version(name) != *version)
+        !is_waiting
+            && self
+                .versions
+                .iter()
+                .any(|(name, version)| cluster.definition_version(name) != *version)
     }
 
     /// Installs and checks a revision's definitions with [`install`], and remembers them.
@@ -210,10 +213,12 @@ async fn install(
 
 /// Returns true if the host installs this kind's definition for the plugin, provided that it may read definitions.
 pub(super) fn installs(terms: &Terms, manifest: &Manifest, kind: &GroupKind) -> bool {
-    let mut own = manifest.crds.iter();
     terms.crds == Crds::Install
         && terms.grants.allows_crd(kind)
-        && own.any(|crd| kind_of_crd(crd).as_ref() == Some(kind))
+        && manifest
+            .crds
+            .iter()
+            .any(|crd| kind_of_crd(crd).as_ref() == Some(kind))
 }
 
 /// Checks that a namespaced host can see all children.

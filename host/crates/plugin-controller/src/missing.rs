@@ -59,11 +59,10 @@ impl MissingParents {
 
     /// Returns true if the host must install definitions under the declared terms, because one is missing or changed.
     pub(crate) fn must_install(&self, declared: &Declared, manifest: &Manifest) -> bool {
-        let mut kinds = self.kinds.iter();
         let is_installed =
             |kind: &Gvk| crds::installs(&declared.terms, manifest, &kind.group_kind());
         // With Ignore, an activation would only wait until another client has restored the definition.
         let must_check = self.is_redefined && declared.terms.crds == Crds::Install;
-        self.may_install && (must_check || kinds.any(is_installed))
+        self.may_install && (must_check || self.kinds.iter().any(is_installed))
     }
 }

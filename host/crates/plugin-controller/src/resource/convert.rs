@@ -289,7 +289,6 @@ impl ReadAccess {
     fn grant(&self, path: &str) -> Result<ReadGrant, Error> {
         let label_selector = parse_selector(self.label_selector.as_deref().unwrap_or_default())
             .map_err(|error| Error::field(format!("{path}.labelSelector"), format!("{error}")))?;
-        let namespaces = self.namespaces.iter();
         Ok(ReadGrant {
             kind: self.group_kind(),
             access: match self.access {
@@ -300,9 +299,12 @@ impl ReadAccess {
             scope: match self.scope {
                 ReadPlace::ParentNamespace => ReadScope::ParentNamespace,
                 ReadPlace::Cluster => ReadScope::Cluster,
-                ReadPlace::Namespaces => {
-                    ReadScope::Namespaces(namespaces.map(|name| (&**name).into()).collect())
-                }
+                ReadPlace::Namespaces => ReadScope::Namespaces(
+                    self.namespaces
+                        .iter()
+                        .map(|name| (&**name).into())
+                        .collect(),
+                ),
             },
             label_selector,
             privileged: self.privileged,

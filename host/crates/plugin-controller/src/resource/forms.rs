@@ -164,9 +164,9 @@ pub(super) fn time(text: &str) -> Option<Duration> {
 }
 
 fn read(units: &Units, text: &str) -> Option<u64> {
-    let mut units = units.iter();
-    let (number, unit) =
-        units.find_map(|(unit, value)| Some((whole(text.strip_suffix(unit)?)?, *value)))?;
+    let (number, unit) = units
+        .iter()
+        .find_map(|(unit, value)| Some((whole(text.strip_suffix(unit)?)?, *value)))?;
     number.checked_mul(unit)
 }
 

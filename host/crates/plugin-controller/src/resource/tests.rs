@@ -196,8 +196,8 @@ fn every_given_field_is_declared() {
         suspend,
     } = declared.terms;
     let labels = |pairs: &[(&str, &str)]| {
-        let pairs = pairs.iter();
         pairs
+            .iter()
             .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
             .collect()
     };
