@@ -197,7 +197,7 @@ async fn finalize(cx: &Context, subject: &mut Subject<'_>, state: &mut PluginSta
         act::stop(cx, &name, state, subject.moment).await;
     }
     record_deletion(cx, &name);
-    // Without the host's finalizer, no parent has the plugin's.
+    // The Plugin gets it before any parent gets the plugin's finalizer, so there is nothing to release.
     if !object.has_finalizer(&cx.name.finalizer()) {
         return Next::UntilChanged;
     }

@@ -293,6 +293,7 @@ impl PluginState {
                 }
             }
         }
+        // The conditions of an earlier process have lasted until now, so a restart alone changed no status.
         self.reported = None;
         self.attempt = Some(LoadAttempt {
             declared: declared.clone(),

@@ -29,7 +29,7 @@ use crate::{
 /// condition. A wrong grant that is fixed at once, or a short source failure, costs no writes.
 const REPORT_AFTER: Duration = Duration::from_secs(10);
 
-/// The most writes per Plugin pass, because Plugin changes wait for the pass to end.
+/// The most writes per Plugin pass.
 const WRITES_MAX: usize = 256;
 
 /// The interval between passes while some parents are not updated yet. With the writes above, 15,000 parents are
@@ -159,6 +159,7 @@ pub(crate) async fn update_all(
         all_updated &= registration.waiting().is_empty() && due.is_empty();
         // The cache does not show the last write yet, so another one would only repeat it.
         due.retain(|(parent, _)| !registration.is_behind(&parent.id()));
+        // Changes of the Plugin wait for this pass, so the next pass writes the rest.
         due.truncate(writes_left);
         writes_left -= due.len();
         stream::iter(&due)

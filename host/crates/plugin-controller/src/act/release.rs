@@ -88,7 +88,7 @@ pub(crate) async fn release_parents(
     let inventory = &cx.shared.inventory;
     if let Err(error) = inventory.remove(name, Role::Finalizing, &free).await {
         warn!(plugin = %name, error = %error_chain(&error), "failed to remove kinds of parents from the inventory");
-        // Otherwise no later pass would remove these kinds.
+        // Otherwise a deleted Plugin would go while its kinds are still recorded.
         remaining.push("the inventory cannot be written".to_owned());
     }
     state.is_releasing = !remaining.is_empty();

@@ -102,6 +102,7 @@ async fn plan_of(
             .await
             .map_err(|first| waits(&format!("{}: {}", first.kind, first.why)))?;
         let candidate = reconciler.candidate(serving.clone());
+        // In one call, because each group of parents goes to a guest thread at once.
         let results = reconciler.dry_run(&candidate, registration.parents(), until);
         let mut results = pin!(results);
         while let Some((parent, result)) = results.next().await {
