@@ -14,15 +14,19 @@ pub fn memory_bytes_max() -> Option<u64> {
 
 fn memory_bytes_max_below(root: &Path) -> Option<u64> {
     let read = |group: PathBuf| fs::read_to_string(group.join("memory.max")).ok();
-    let limits = own_groups(root).into_iter().filter_map(read);
-    // A group without a limit has `max` in this file.
-    limits.filter_map(|text| text.trim().parse().ok()).min()
+    own_groups(root)
+        .into_iter()
+        .filter_map(read)
+        // A group without a limit has `max` in this file.
+        .filter_map(|text| text.trim().parse().ok())
+        .min()
 }
 
 /// Returns the directories for the process's own group and all ancestors, innermost first. The limit in each
 /// applies.
 fn own_groups(root: &Path) -> Vec<PathBuf> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
+    // `0::` marks the unified hierarchy; the lines for older controllers have other numbers.
     let Some(group) = groups.lines().find_map(|line| line.strip_prefix("0::/")) else {
         return Vec::new();
     };
@@ -30,6 +34,7 @@ fn own_groups(root: &Path) -> Vec<PathBuf> {
     mount
         .join(group)
         .ancestors()
+        // Directories above the mount are no groups.
         .take_while(|group| group.starts_with(&mount))
         .map(Path::to_owned)
         .collect()

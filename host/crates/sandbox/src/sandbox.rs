@@ -49,14 +49,18 @@ pub(super) fn run<T>(
     let mut store = Store::new(engine.wasmtime(), state);
     store.limiter(|state| &mut state.meter);
     let lift_bytes_max = limits.output_bytes_max.saturating_add(LIFT_BYTES_EXTRA);
+    // The default is 128 MiB: the host would allocate as much for an answer with millions of empty texts.
     store.set_hostcall_fuel(lift_bytes_max);
     deadline::arm(&mut store, watch, limits.deadline, engine.ticker());
+    // As much as there is: fuel is only counted, and the deadline ends the call.
     let metered = settings.metering == Metering::Fuel && store.set_fuel(u64::MAX).is_ok();
     let result = guest(&mut store);
     let ended_at = Instant::now();
+    // Before the store is dropped: to tear down the instance is the host's work.
     let cpu = watch.cpu();
     let fuel_left = metered.then(|| store.get_fuel().ok()).flatten();
     let mut state = store.into_data();
+    // Before `breakdown`, which takes the last error line: it may have no line end yet.
     state.log.lock().finish();
     let timing = timing(watch.started_at(), &state, ended_at);
     let waited_for_memory = memory.has_waited();
@@ -131,6 +135,7 @@ fn breakdown(state: &mut StoreState, error: &wasmtime::Error, lift_bytes_max: us
             limit_bytes: state.meter.bytes_max(),
         };
     }
+    // The table is part of wasmtime, so its limit comes back as an error and not in `ending`.
     if let Some(ResourceTableError::Full) = error.downcast_ref() {
         return CallFault::LimitExceeded {
             limit: CallLimit::Handles,

@@ -44,6 +44,7 @@ impl Semaphore {
 
     /// Waits until `count` permits are free and takes them; at most all that exist.
     pub(super) fn acquire(&self, count: usize) -> Permits<'_> {
+        // A request for more permits than exist would wait for ever.
         let count = count.min(self.permits_max);
         let mut state = self.state.lock();
         let ticket = state.next;

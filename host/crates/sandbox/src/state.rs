@@ -176,6 +176,7 @@ impl StoreState {
             self.random_bytes.unwrap_or(0)
         };
         let used = before.saturating_add(len);
+        // Checked before anything is allocated: a guest may ask for 4 GiB.
         let exceeded = match () {
             () if len > RANDOM_BYTES_PER_CALL_MAX => {
                 Some((CallLimit::RandomBytesPerCall, RANDOM_BYTES_PER_CALL_MAX))
@@ -233,6 +234,7 @@ impl StoreState {
     ) -> wasmtime::Result<Result<Option<Arc<str>>, ReadRefusal>> {
         match self.reads.get(reference) {
             Ok(object) => {
+                // The host shares the text with the cache: only the copy into the guest's memory costs anything.
                 self.count_bytes(object.as_ref().map_or(0, |object| object.len()))?;
                 Ok(Ok(object))
             }
@@ -268,9 +270,11 @@ impl StoreState {
     fn refuse(&mut self, failure: ReadFailure) -> wasmtime::Result<ReadRefusal> {
         match failure {
             ReadFailure::NotGranted(_) | ReadFailure::OutsideWatchedNamespaces { .. } => {
+                // The contract has no third refusal: to a guest, both mean that it may not read the object.
                 Ok(ReadRefusal::NotGranted)
             }
             ReadFailure::NotServed(_) => Ok(ReadRefusal::NotServed),
+            // The guest must not continue without the object: the pass starts again once the kind is cached.
             ReadFailure::NotSynced(kind) => Err(self.end(Ending::Parked(kind))),
             failure @ ReadFailure::InvalidSelector { .. } => {
                 Err(self.fault(CallFault::ReadRejected {

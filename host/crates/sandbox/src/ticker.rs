@@ -57,7 +57,9 @@ impl Ticker {
     pub(super) fn watch(&self, due: Instant) -> Watched {
         let mut state = self.calls.state.lock();
         let key = state.due.insert(due);
+        // At a later time the thread is awake anyway, because it looks at all times when the first one comes.
         let wakes = state.sleeps_until.is_none_or(|until| due < until);
+        // Released first: the woken thread needs the lock.
         drop(state);
         if wakes {
             self.calls.changed.notify_one();
@@ -79,6 +81,7 @@ impl Calls {
                 Some(due) if due > Instant::now() => {
                     self.changed.wait_until(&mut state, due);
                 }
+                // Calls begin and end meanwhile, and an interrupted call takes this lock to postpone.
                 Some(_) => MutexGuard::unlocked(&mut state, || {
                     on_tick();
                     thread::sleep(PAUSE);
@@ -105,6 +108,7 @@ impl Watched {
 
 impl Drop for Watched {
     fn drop(&mut self) {
+        // The thread is not woken: nearly all calls end early, and it then wakes up once in vain.
         self.calls.state.lock().due.remove(self.key);
     }
 }

@@ -39,7 +39,7 @@ pub(super) fn object(at: &str, text: &str, nulls: Nulls) -> Result<Map<String, V
     Ok(object)
 }
 
-/// Parses a JSON text. Refuses an object with duplicate member names, because parsers disagree on which one counts.
+/// Parses a JSON text. Refuses an object with duplicate member names.
 pub(super) fn value(at: &str, text: &str) -> Result<Value, Rejected> {
     let parsed = serde_json::from_str(text).map(|Strict(value)| value);
     parsed.map_err(|error| {
@@ -48,6 +48,7 @@ pub(super) fn value(at: &str, text: &str) -> Result<Value, Rejected> {
         if problem.starts_with("recursion limit exceeded") {
             return Rejected::new(at, too_deep());
         }
+        // Not a syntax error: `StrictVisitor` refused a member, and the text has the remedy.
         if error.classify() == Category::Data {
             return Rejected::new(at, problem);
         }
@@ -110,6 +111,7 @@ impl<'de> Visitor<'de> for StrictVisitor {
         while let Some((name, Strict(member))) = access.next_entry::<String, _>()? {
             match members.entry(name) {
                 Entry::Vacant(place) => drop(place.insert(member)),
+                // Parsers disagree on which one counts.
                 Entry::Occupied(taken) => {
                     let name = taken.key();
                     return Err(A::Error::custom(format!(

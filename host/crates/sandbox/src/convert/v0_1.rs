@@ -95,12 +95,14 @@ impl V0_1 {
         Ok(Self {
             describe: export("describe")?,
             reconcile: export("reconcile")?,
+            // Resolves the imports once for all calls.
             pre: linker.instantiate_pre(component)?,
         })
     }
 
     fn instantiate(&self, store: &mut Store<StoreState>) -> wasmtime::Result<Instance> {
         let instance = self.pre.instantiate(&mut *store)?;
+        // From here on, clock and random bytes come from the pass.
         store.data_mut().instantiated_at = Some(Instant::now());
         Ok(instance)
     }

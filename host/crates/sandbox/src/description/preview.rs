@@ -65,6 +65,7 @@ pub fn check_schema(component: &[u8]) -> Result<(), Error> {
     #[serde(rename_all = "camelCase")]
     struct Wire<'a> {
         #[serde(borrow)]
+        // A text, because its size is checked before it is parsed.
         config_schema: Option<&'a RawValue>,
     }
 
@@ -128,6 +129,7 @@ fn unreadable(problem: &str) -> Error {
         at: "the embedded description".to_owned(),
         problem: format!(
             "{}: build the component again with innkeeper build",
+            // The parser quotes a stranger's text in its problems.
             cut(problem, PROBLEM_BYTES_MAX).escape_debug()
         ),
     }
@@ -237,6 +239,7 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for BoundedVisitor
             };
             items.push(item);
         }
+        // Skipped and not built: it only shows that the list is too long.
         match access.next_element::<serde::de::IgnoredAny>()? {
             None => Ok(items),
             Some(_) => Err(A::Error::custom(format!(

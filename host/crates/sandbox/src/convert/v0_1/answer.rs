@@ -30,6 +30,7 @@ pub(super) fn answer(
     phase: Phase,
     limits: &Limits,
 ) -> Result<Answer, Rejected> {
+    // Before anything is parsed: a parsed text takes many times as much memory.
     let bytes = size(&answer);
     if bytes > limits.output_bytes_max {
         let max = limits.output_bytes_max;

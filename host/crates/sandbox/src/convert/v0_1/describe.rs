@@ -9,6 +9,7 @@ use super::{
 use crate::manifest::{self, Error};
 
 pub(super) fn manifest(stated: wit::Manifest) -> Result<Manifest, Error> {
+    // First, because each entry is parsed below.
     manifest::check_counts(
         &stated.parents,
         &stated.crds,
