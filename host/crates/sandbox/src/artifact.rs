@@ -146,6 +146,7 @@ pub fn read_file(path: &Path, bytes_max: usize) -> Result<Vec<u8>, Error> {
     let limit = u64::try_from(bytes_max).unwrap_or(u64::MAX);
     let mut bytes = Vec::new();
     File::open(path)
+        // One byte more shows that the file is too large. Its metadata would not: the file may grow meanwhile.
         .and_then(|file| file.take(limit.saturating_add(1)).read_to_end(&mut bytes))
         .map_err(failed)?;
     if bytes.len() > bytes_max {
@@ -180,9 +181,10 @@ fn examine(bytes: &[u8], limits: &Limits) -> Result<Inspection, Error> {
             return Err(Error::UnknownEncoding { version, layer });
         }
         What::NotWasm => {
-            let start = &bytes[..bytes.len().min(16)];
-            let start = format!("\"{}\"", start.escape_ascii());
-            return Err(Error::NotWasm { start });
+            let start = bytes[..bytes.len().min(16)].escape_ascii();
+            return Err(Error::NotWasm {
+                start: format!("\"{start}\""),
+            });
         }
     }
     scan::count(bytes, limits)?;

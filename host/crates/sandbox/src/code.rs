@@ -114,13 +114,14 @@ pub(super) struct Codes {
 
 impl Codes {
     /// Adds a component that was linked for its description: it stays linked until it is idle, or until enough later
-    /// components were loaded. Code that is in memory only is never unmapped.
+    /// components were loaded.
     pub(super) fn add(
         &self,
         source: CodeSource,
         contract: &str,
         adapter: Arc<dyn Adapter>,
     ) -> Arc<Code> {
+        // Code that is in no file could not be mapped again.
         let may_be_unmapped = matches!(source, CodeSource::File(_));
         let code = Arc::new(Code {
             source,
@@ -141,6 +142,7 @@ impl Codes {
     fn look_after(&self, code: &Arc<Code>) {
         let mut codes = self.codes.lock();
         codes.push(Arc::downgrade(code));
+        // One at a time is enough, because each load adds one.
         let earlier = codes
             .len()
             .checked_sub(UNCALLED_MAX + 1)
@@ -154,6 +156,7 @@ impl Codes {
 
     /// Unmaps code that was not used for this long, and returns how many components that were.
     pub(super) fn unmap_idle(&self, idle: Duration) -> usize {
+        // Unmapping takes long, so it happens outside this lock.
         let codes: Vec<_> = {
             let mut codes = self.codes.lock();
             codes.retain(|code| code.strong_count() > 0);

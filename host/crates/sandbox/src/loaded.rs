@@ -35,17 +35,19 @@ struct LoadedComponent {
 
 impl Described {
     /// Links a component and runs its `describe` in the sandbox, under the limits of a call, but always with the longest of the
-    /// short deadlines. A description is made once, and one with many definitions takes longer than any answer; but while it
-    /// runs, no other plugin describes itself, and a call may wait for memory.
+    /// short deadlines.
     ///
     /// Blocks as long as such calls take.
     pub fn load(engine: &Engine, artifact: &Artifact, limits: &Limits) -> Result<Self, Error> {
         let adapter = convert::adapter(artifact.contract(), &artifact.code.component)?;
+        // Constants, so that every run makes the description that the component embeds.
         let context = Context {
             now_ms: STARTUP_MS,
             seed: [0; 32],
         };
         let limits = Limits {
+            // A description with many definitions takes longer than any answer. But while it is made, no other plugin
+            // describes itself, and a call may wait for memory.
             deadline: SHORT_DEADLINE_MAX,
             ..limits.clone()
         };
@@ -111,10 +113,9 @@ impl Described {
         let text = canonical(config);
         let revision = revision_with(&self.inner.digest, &text);
         checker.check(&self.inner.manifest, &revision, config)?;
-        let config = text;
         Ok(Plugin {
             component: Arc::clone(&self.inner),
-            config,
+            config: text,
             revision,
             log_rate: LogRate::default(),
         })

@@ -78,8 +78,7 @@ pub(super) struct LogBuffer {
     /// The error stream's last lines; from a panic's first line on, the first ones.
     last_lines: VecDeque<String>,
     panics: bool,
-    /// The line at level error that came last: a guest's panic hook writes its message before the trap, and it has to
-    /// reach the parent's condition even when the log is full.
+    /// The line at level error that came last: a guest's panic hook writes its message before the trap.
     last_error: Option<String>,
 }
 
@@ -104,6 +103,7 @@ impl LogBuffer {
     /// Appends a line, cut off at the pass's limit.
     pub(super) fn push(&mut self, level: LogLevel, mut message: String) {
         if level == LogLevel::Error {
+            // Before the limit: a panic's message has to reach the parent's condition even when the log is full.
             self.last_error = Some(cut(&message, LAST_ERROR_BYTES_MAX).to_owned());
         }
         let Some(room) = self.bytes_left.checked_sub(LINE_OVERHEAD_BYTES + 1) else {
@@ -114,6 +114,7 @@ impl LogBuffer {
         if length < message.len() {
             self.dropped.count(message.len() - length);
             message.truncate(length);
+            // The text may have been as large as an answer.
             message.shrink_to_fit();
             self.bytes_left = 0;
         } else {
@@ -152,6 +153,7 @@ impl LogBuffer {
                 self.panics = true;
                 self.last_lines.clear();
             }
+            // After a panic, its first lines count: in Go, a stack of any length follows.
             if !self.panics && self.last_lines.len() == LAST_LINES {
                 self.last_lines.pop_front();
             }

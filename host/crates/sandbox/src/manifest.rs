@@ -215,12 +215,12 @@ pub(super) fn kind(part: &'static str, api_version: &str, kind: &str) -> Result<
     Gvk::parse(api_version, kind).map_err(|source| Error::ApiVersion { part, source })
 }
 
-/// Checks kinds that must be distinct. They are compared without versions: an object exists in all its kind's versions,
-/// so that a kind in two versions would be watched and written twice.
+/// Checks kinds that must be distinct.
 fn check_kinds<'a>(part: &'static str, kinds: impl Iterator<Item = &'a Gvk>) -> Result<(), Error> {
     let mut distinct = BTreeSet::new();
     for kind in kinds {
         check_kind(part, kind)?;
+        // Without the version: an object exists in all its kind's versions, so it would be watched and written twice.
         if !distinct.insert(kind.group_kind()) {
             return Err(Error::Duplicate {
                 part,
@@ -232,6 +232,7 @@ fn check_kinds<'a>(part: &'static str, kinds: impl Iterator<Item = &'a Gvk>) -> 
 }
 
 pub(super) fn check_kind(part: &'static str, kind: &Gvk) -> Result<(), Error> {
+    // The API server requires that a kind in lower case is a DNS label: at most 63 characters.
     let camel_case = kind.kind.starts_with(|c: char| c.is_ascii_uppercase())
         && kind.kind.len() <= 63
         && kind.kind.bytes().all(|c| c.is_ascii_alphanumeric());

@@ -116,6 +116,7 @@ impl Recorder {
             phase: self.phase,
             namespace_terminating: self.namespace_terminating,
             now_ms: self.context.now_ms,
+            // Left out where it is not needed: a guest makes passwords from it.
             seed: used_random.then(|| STANDARD.encode(self.context.seed)),
             config: raw(plugin.config()),
             parent: raw(&self.parent),

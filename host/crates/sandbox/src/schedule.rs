@@ -121,6 +121,7 @@ impl<C: Ord + Clone, W> Schedule<C, W> {
         let turn = self.turns.iter().position(|client| self.may_run(client))?;
         let name = self.turns.remove(turn)?;
         let client = self.clients.get_mut(&name)?;
+        // Before the call leaves the queue: the speed is that of the first waiting call.
         let speed = client.speed();
         let WaitingCall { work, .. } = client.waiting.pop_front()?;
         client.running += 1;
@@ -139,6 +140,7 @@ impl<C: Ord + Clone, W> Schedule<C, W> {
 
     /// Ends a call.
     pub(super) fn done(&mut self, call: &RunningCall<C>, verdict: CallVerdict) {
+        // Always there: a client with a running call is kept.
         let Some(known) = self.clients.get_mut(&call.client) else {
             return;
         };

@@ -1,6 +1,6 @@
 //! A confined WASI for plugins: some toolchains always import it.
 //!
-//! `wasmtime-wasi` without files, sockets, environment and input, and with one argument: klog stops without any.
+//! `wasmtime-wasi` without files, sockets, environment and input, and with one argument.
 //! Clock, random bytes and output come from the pass, within its limits, and are answered here: the clock
 //! stands still, the random bytes follow from the pass's seed, and the output goes into the plugin's log.
 //! Every stream is ready. The clock stands still, so that a wait for a later time would never end: it ends the call.
@@ -301,6 +301,7 @@ impl environment::Host for StoreState {
     }
 
     fn get_arguments(&mut self) -> wasmtime::Result<Vec<String>> {
+        // klog stops without any argument.
         Ok(vec![PROGRAM.to_owned()])
     }
 
@@ -336,6 +337,7 @@ impl monotonic_clock::Host for StoreState {
         let wait = wasi.handles.push(WaitOver)?;
         let pollable = subscribe(&mut wasi.handles, wait)?;
         if duration > 0 {
+            // The clock stands still, so the time never comes.
             wasi.waits.insert(pollable.rep());
         }
         Ok(pollable)
@@ -350,10 +352,12 @@ impl poll::Host for StoreState {
             .zip(asked)
             .filter(|(_, pollable)| !waits.contains(&pollable.rep()));
         let (places, over): (Vec<u32>, Vec<_>) = over.unzip();
+        // All of them wait for ever. `wasmtime-wasi` refuses an empty list.
         if over.is_empty() && !is_empty {
             return Err(self.fault(CallFault::Waited));
         }
         let ready = poll::Host::poll(handles, over)?.into_iter();
+        // The answer's places are those in the shorter list.
         let place = |at: u32| places.get(usize::try_from(at).ok()?).copied();
         Ok(ready.filter_map(place).collect())
     }
@@ -378,6 +382,7 @@ impl poll::HostPollable for StoreState {
 
     fn drop(&mut self, pollable: Resource<DynPollable>) -> wasmtime::Result<()> {
         let Wasi { handles, waits, .. } = wasi(self);
+        // The table gives the number to another handle.
         waits.remove(&pollable.rep());
         poll::HostPollable::drop(handles, pollable)
     }
@@ -385,6 +390,7 @@ impl poll::HostPollable for StoreState {
 
 impl random::Host for StoreState {
     fn get_random_bytes(&mut self, len: u64) -> wasmtime::Result<Vec<u8>> {
+        // A longer request is beyond the limit anyway.
         self.random(u32::try_from(len).unwrap_or(u32::MAX))
     }
 
@@ -396,6 +402,7 @@ impl random::Host for StoreState {
 
 impl insecure::Host for StoreState {
     fn get_insecure_random_bytes(&mut self, len: u64) -> wasmtime::Result<Vec<u8>> {
+        // From the same seed, so that the pass can be repeated.
         random::Host::get_random_bytes(self, len)
     }
 

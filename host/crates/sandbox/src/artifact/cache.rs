@@ -165,6 +165,7 @@ impl Cache {
     pub fn know_all_needs(&self) {
         let were_complete = mem::replace(&mut self.needs.lock().are_complete, true);
         if !were_complete {
+            // Only now: afterwards, each write keeps the bound.
             self.keep_within(None);
         }
     }
@@ -197,6 +198,7 @@ impl Cache {
     pub(super) fn load(&self, engine: &Engine, digest: &Digest) -> Option<Compiled> {
         let path = self.path(engine, digest, CODE);
         let expected = fs::read_to_string(self.path(engine, digest, SUM)).ok()?;
+        // Opened once: the file that is hashed is the one that is mapped, whatever gets its name in between.
         let code = File::open(&path).ok()?;
         let sum = sum_of(&code).ok()?;
         if sum != expected {
@@ -299,7 +301,7 @@ impl Cache {
         }
     }
 
-    /// Removes components beyond the bound. One that was just written stays: the owner has not stated any needs yet.
+    /// Removes components beyond the bound.
     pub(super) fn keep_within(&self, written: Option<&Digest>) {
         let Some(bytes_max) = self.bytes_max else {
             return;
@@ -314,6 +316,7 @@ impl Cache {
         };
         let removed = {
             let needs = self.needs.lock();
+            // One that was just written stays: its owner has not stated any needs yet.
             let stays = |entry: &CacheEntry| written == Some(&entry.digest) || needs.is_kept(entry);
             excess(entries, stays, bytes_max)
         };
@@ -391,10 +394,12 @@ impl Cache {
     }
 }
 
-/// Sets a written file's mode and name. It is on disk before it gets the name, so that a crash leaves no half file.
+/// Sets a written file's mode and name.
 fn finish(file: NamedTempFile, path: &Path) -> io::Result<()> {
+    // Read-only, because code that is mapped must not change in place. A rename still replaces the file.
     file.as_file()
         .set_permissions(fs::Permissions::from_mode(FILE_MODE))?;
+    // On disk before it gets the name, so that a crash leaves no half file.
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
     Ok(())
@@ -420,6 +425,7 @@ fn question_of(engine: &Engine, bounds: &CompileBounds) -> u64 {
         .wasmtime()
         .precompile_compatibility_hash()
         .hash(&mut question);
+    // The other bounds decide when a process runs, and not what it can compile.
     let CompileBounds {
         processes_max: _,
         memory_bytes_max,

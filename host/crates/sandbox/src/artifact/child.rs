@@ -119,9 +119,6 @@ pub(super) fn is_refusal(code: i32) -> bool {
 
 /// Limits and confines this process, calls `confined`, and does the work with `input` whose result goes to `output`. Must run
 /// before any other thread.
-///
-/// The host needs the confinement line even if the process is stopped later: only a confined process has reached
-/// out because of its input.
 pub fn child(
     bounds: ChildBounds,
     task: ChildTask,
@@ -135,6 +132,8 @@ pub fn child(
     if bounds.host_process.is_some_and(|host| parent != Some(host)) {
         return Err(ChildError::Orphaned);
     }
+    // Before the input is read, and written at once: if the process is stopped later, this line shows the host that the
+    // input is the cause.
     confined(Confinement::enforce()?);
     let mut bytes = Vec::new();
     input.read_to_end(&mut bytes).map_err(ChildError::Read)?;
@@ -154,6 +153,7 @@ fn compile(bytes: &[u8], threads: NonZeroUsize, fuel: bool) -> Result<Vec<u8>, C
     } else {
         Metering::Epochs
     };
+    // Wasmtime compiles in rayon's global pool, which would have a thread for each processor.
     ThreadPoolBuilder::new()
         .num_threads(threads.get())
         .build_global()

@@ -31,6 +31,7 @@ const BOUNDS: CompileBounds = CompileBounds {
     code_bytes_max: 64 << 10,
     // As for a compiler: a throttled node must not fail innocent configurations.
     wall_max: Duration::from_mins(2),
+    // The caller retries, with backoff.
     retries_max: 0,
 };
 
@@ -87,6 +88,7 @@ impl ConfigChecker {
             let problem = "this plugin takes no configuration: leave it out";
             return Err(invalid(manifest, vec![problem.to_owned()]));
         };
+        // A revision covers bytes and configuration, so the result stays the same.
         if self.valid.lock().contains(revision) {
             return Ok(());
         }
@@ -97,6 +99,7 @@ impl ConfigChecker {
         }
         let mut valid = self.valid.lock();
         if valid.len() >= REMEMBERED_MAX {
+            // A configuration that is forgotten costs one process more.
             valid.clear();
         }
         valid.insert(revision.clone());

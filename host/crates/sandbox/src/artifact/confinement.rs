@@ -128,6 +128,7 @@ impl Confinement {
     /// Confines this process, as far as the kernel can.
     pub(super) fn enforce() -> Result<Self, Error> {
         Ok(Self {
+            // First: the filters would refuse Landlock's system calls.
             landlock: restrict_files().map_err(Error::Landlock)?,
             filters: filter_calls().map_err(Error::Seccomp)?,
         })
@@ -177,10 +178,11 @@ fn restrict_files() -> Result<Option<ABI>, RulesetError> {
 
 /// Filters system calls for all threads in this process. Returns how many filters the kernel accepted.
 fn filter_calls() -> Result<usize, seccompiler::Error> {
+    // The library makes no filters for other processors.
     let Ok(arch) = TargetArch::try_from(ARCH) else {
         return Ok(0);
     };
-    // If several filters match, the strictest decides.
+    // If several filters match, the strictest decides. The needed calls come last: that filter also refuses `seccomp`.
     let filters: [_; FILTERS] = [reaching(arch)?, needed(arch)?];
     for (applied, filter) in filters.into_iter().enumerate() {
         match seccompiler::apply_filter_all_threads(&BpfProgram::try_from(filter)?) {

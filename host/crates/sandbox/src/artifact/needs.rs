@@ -57,9 +57,10 @@ impl AllNeeds {
             .collect()
     }
 
-    /// Returns true if a component has to stay. Until all needs are known, any Plugin's component may be active.
+    /// Returns true if a component has to stay.
     pub(super) fn is_kept(&self, entry: &CacheEntry) -> bool {
         let mut all = self.owners.values();
+        // Until all needs are known, any Plugin's component may be active.
         !self.are_complete && entry.has_bytes || all.any(|needs| needs.kept.contains(&entry.digest))
     }
 }
@@ -71,6 +72,7 @@ pub(super) fn excess(
     bytes_max: u64,
 ) -> Vec<Digest> {
     let mut size_bytes: u64 = entries.iter().map(|entry| entry.size_bytes).sum();
+    // After the sum: components that stay take up space too.
     entries.retain(|entry| !is_kept(entry));
     entries.sort_by_key(|entry| entry.used_at);
     let removed = entries.into_iter().take_while(|entry| {

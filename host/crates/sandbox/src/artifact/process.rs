@@ -189,6 +189,7 @@ pub(super) fn run_confined(
     input: &[u8],
     output: File,
 ) -> io::Result<ProcessEnd> {
+    // Files in memory and no pipes: the host only waits for the end, and neither side blocks on the other.
     let mut stdin = in_memory("input")?;
     stdin.write_all(input)?;
     stdin.rewind()?;
@@ -218,6 +219,7 @@ pub(super) fn run_confined(
     if status.signal() == Some(Signal::SYS.as_raw()) && confinement.is_none() {
         return Err(io::Error::other(STOPPED_BEFORE));
     }
+    // Then the limit stopped it and not the bound, which is no verdict on the component.
     if status.signal() == Some(Signal::XFSZ.as_raw()) && may_not_write(bounds) {
         return Err(Errno::FBIG.into());
     }
@@ -243,9 +245,11 @@ fn conclude(bounds: &CompileBounds, status: ExitStatus, said: String) -> io::Res
         }
         // SIGKILL: from the kernel when memory is short, or from a user.
         (None, _) => return Ok(ProcessEnd::Killed(format!("by {status}"))),
+        // An unusable command line, limits that cannot be set, no input: nothing that the component did.
         (Some(_), _) => return Err(io::Error::other(said)),
     };
     Ok(ProcessEnd::Found(match verdict {
+        // Without memory, the standard library aborts and the compiler refuses.
         CompileVerdict::Refused(_) | CompileVerdict::Broke(_) if is_short_of_memory => {
             CompileVerdict::Memory(bounds.memory_bytes_max)
         }
@@ -253,8 +257,7 @@ fn conclude(bounds: &CompileBounds, status: ExitStatus, said: String) -> io::Res
     }))
 }
 
-/// Returns true if the file size limit of this process, which its children inherit, is below the bound of code. The end
-/// of a compiler is then no verdict on a component.
+/// Returns true if this process's file size limit, which its children inherit, is below the bound on code.
 fn may_not_write(bounds: &CompileBounds) -> bool {
     let most = getrlimit(Resource::Fsize).current;
     most.is_some_and(|most| most < bounds.code_bytes_max)
@@ -271,6 +274,7 @@ fn command(program: &Program, bounds: &CompileBounds, arguments: Vec<String>) ->
     } = *bounds;
     let mut command = Command::new(&program.path);
     command
+        // A list of processes would show /proc/self/exe.
         .arg0("innkeeper")
         .args(&program.arguments)
         .arg(format!("--memory-bytes-max={memory_bytes_max}"))

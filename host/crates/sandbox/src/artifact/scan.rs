@@ -63,6 +63,7 @@ pub(super) fn count(bytes: &[u8], limits: &Limits) -> Result<(), Error> {
     let mut counts = BTreeMap::new();
     for payload in Parser::new(0).parse_all(bytes) {
         let (what, count, max) = match payload.map_err(damaged)? {
+            // Each module and each component begins with its version.
             Payload::Version { .. } => ("modules", 1, limits.modules_max),
             Payload::FunctionSection(part) => ("functions", part.count(), limits.functions_max),
             Payload::MemorySection(part) => ("memories", part.count(), limits.memories_max),
