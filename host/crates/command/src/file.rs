@@ -55,6 +55,7 @@ pub fn create_for_owner(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Returns the exit code of a command that cannot create the file that the user named.
 pub fn exit(error: &io::Error) -> Exit {
     match error.kind() {
+        // NotFound: the directory in the path does not exist.
         io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound => Exit::Usage,
         _ => Exit::Failure,
     }
@@ -66,12 +67,13 @@ pub fn exit(error: &io::Error) -> Exit {
 ///
 /// Errors of the file system; an existing file then stays unchanged.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    // Before the umask.
+    // The mode that programs ask for: the umask reduces it.
     temporary(path, bytes, 0o666)?.persist(path)?;
     Ok(())
 }
 
 fn temporary(path: &Path, bytes: &[u8], mode: u32) -> io::Result<NamedTempFile> {
+    // A file can be renamed only within a file system.
     let directory = path
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty());

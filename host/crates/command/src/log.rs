@@ -130,7 +130,9 @@ impl<W: Write> Write for EventWriter<W> {
             LogFormat::Text => text_line(line),
             LogFormat::Json => json_line(line),
         };
+        // One call, so that threads do not mix their lines.
         self.to.write_all((line + "\n").as_bytes())?;
+        // Not the length that was written: the layer would write the rest of the event again.
         Ok(event.len())
     }
 

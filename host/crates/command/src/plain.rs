@@ -7,8 +7,8 @@ use innkeeper_model::foreign::{is_deceptive, is_invisible};
 /// Longer than any host message.
 const TEXT_BYTES_MAX: usize = 16 * 1024;
 
-/// Returns the text on one line with its indent, cut to 16 KiB. Control characters become spaces, because a terminal would
-/// execute escape sequences. Invisible and bidirectional characters become U+FFFD, because they hide or reorder others.
+/// Returns the text on one line with its indent, cut to 16 KiB. Control characters become spaces, and invisible and
+/// bidirectional characters become U+FFFD.
 pub fn plain(text: &str) -> Cow<'_, str> {
     match shortened(text) {
         Cow::Borrowed(text) => visible(text),
@@ -44,10 +44,12 @@ fn visible(text: &str) -> Cow<'_, str> {
     if !text.contains(is_deceptive) {
         return Cow::Borrowed(text);
     }
+    // Shown, because they hide or reorder other characters.
     let text = text.replace(is_invisible, "\u{fffd}");
     if !text.contains(char::is_control) {
         return Cow::Owned(text);
     }
+    // A terminal would execute escape sequences.
     let words: Vec<&str> = text
         .split(|c: char| c.is_control() || c == ' ')
         .filter(|word| !word.is_empty())

@@ -162,6 +162,7 @@ fn proxy(name: &str) -> Option<String> {
     env::var(name)
         .or_else(|_| env::var(name.to_lowercase()))
         .ok()
+        // As in curl and Go, an empty variable names no proxy.
         .filter(|value| !value.is_empty())
 }
 
@@ -174,6 +175,7 @@ pub fn default_cache_dir() -> PathBuf {
     let directory = |name| {
         env::var_os(name)
             .map(PathBuf::from)
+            // XDG's specification ignores relative paths.
             .filter(|path| path.is_absolute())
     };
     directory("XDG_CACHE_HOME")

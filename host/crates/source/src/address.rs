@@ -93,6 +93,7 @@ const CLOUD: [IpAddr; 1] = [
 ///
 /// [`iprfc::RFC6890`] has IANA's registries for special-purpose addresses, with every block that they ever had.
 pub(super) fn is_public(address: IpAddr) -> bool {
+    // ::ffff:169.254.169.254 leads to the same server as the address in it.
     let address = reached(address);
     let is_unicast = match address {
         IpAddr::V4(address) => !address.is_multicast(),

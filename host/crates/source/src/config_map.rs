@@ -52,9 +52,11 @@ fn binary(object: &Value, key: &str) -> Result<Vec<u8>, Failure> {
         } else {
             names.join(", ")
         };
-        let is_text = object["data"].get(key).is_some();
-        let hint = "; there is one in data, which holds text: put the file into binaryData";
-        let hint = if is_text { hint } else { "" };
+        let hint = if object["data"].get(key).is_some() {
+            "; there is one in data, which holds text: put the file into binaryData"
+        } else {
+            ""
+        };
         let message = format!("binaryData has no key {key}, it has {keys}{hint}");
         return Err(FailureKind::KeyMissing.failure(message));
     };
@@ -71,6 +73,7 @@ fn unpacked(bytes: Vec<u8>, part: Part) -> Result<Vec<u8>, Failure> {
         return Ok(bytes);
     }
     let mut unpacked = Vec::new();
+    // 1 MiB of gzip can unpack to a gigabyte.
     let mut reader = GzDecoder::new(&*bytes).take(part.bytes_max.saturating_add(1));
     reader.read_to_end(&mut unpacked).map_err(|source| {
         let message = format!("{} is damaged: it cannot be unpacked with gzip", part.what);

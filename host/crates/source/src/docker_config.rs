@@ -93,7 +93,9 @@ impl StoredLogin {
                 .ok()
                 .and_then(|pair| String::from_utf8(pair).ok())
                 .and_then(|pair| {
+                    // A password may have colons, and a name has none.
                     let (user, password) = pair.split_once(':')?;
+                    // The Docker CLI removes zeros, too.
                     Some((user.to_owned(), password.trim_end_matches('\0').to_owned()))
                 })
                 .ok_or_else(|| {
@@ -117,11 +119,13 @@ impl LoginScope {
         let key = key.split_once("://").map_or(key, |(_, rest)| rest);
         let (host, path) = key.split_once('/').unwrap_or((key, ""));
         let path = match path.trim_matches('/') {
+            // The API version, and no repository.
             "v1" | "v2" => "",
             path => path,
         };
         Self {
             host: match host {
+                // The host that Docker Hub serves pulls from.
                 "docker.io" | "index.docker.io" => "registry-1.docker.io".to_owned(),
                 host => host.to_owned(),
             },
@@ -131,6 +135,7 @@ impl LoginScope {
 
     fn covers(&self, host: &str, repository: &str) -> bool {
         let mut labels = self.host.split('.').zip(host.split('.'));
+        // `zip` ends with the shorter name, and `*` matches one label only.
         let same_length = self.host.split('.').count() == host.split('.').count();
         let below = repository
             .strip_prefix(self.path.as_str())

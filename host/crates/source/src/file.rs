@@ -38,6 +38,7 @@ fn read_below(directory: &Path, path: &str, part: Part) -> Result<(Vec<u8>, Dige
         FailureKind::ReadFailed.because(message, io::Error::from(source))
     })?;
     let file = std::fs::File::from(open(&opened, path)?);
+    // Asked of the open file, because the path may lead to another one by now.
     if !file.metadata().map_err(unreadable)?.is_file() {
         return Err(refused("it is not a regular file"));
     }
@@ -52,9 +53,6 @@ fn read_below(directory: &Path, path: &str, part: Part) -> Result<(Vec<u8>, Dige
 }
 
 /// Opens a file below the directory.
-///
-/// The kernel enforces the boundary while it follows the path, so no process can move a link between a check and the
-/// open. Links within the directory are followed: a mounted ConfigMap consists of them.
 fn open(directory: &OwnedFd, path: &str) -> Result<OwnedFd, Failure> {
     let plain = !path.is_empty()
         && Path::new(path)
@@ -67,6 +65,8 @@ fn open(directory: &OwnedFd, path: &str) -> Result<OwnedFd, Failure> {
     }
     // Without NONBLOCK, opening a pipe would block until another process writes into it.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    // The kernel checks while it follows the path, so no process can move a link between a check and the open. Links
+    // within the directory are followed: a mounted ConfigMap consists of them.
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     openat2(directory, path, flags, Mode::empty(), resolve).map_err(|error| match error {
         Errno::NOENT | Errno::NOTDIR => FailureKind::NotFound

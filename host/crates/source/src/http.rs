@@ -17,6 +17,7 @@ impl Http {
             return false;
         };
         hosts.split(',').any(|host| {
+            // Parsed, so that default ports and capital letters make no difference.
             Url::parse(&format!("{}://{}", url.scheme(), host.trim()))
                 .is_ok_and(|named| named.origin() == url.origin())
         })

@@ -108,6 +108,7 @@ impl fmt::Debug for PublicKey {
 impl SigningKey {
     /// Reads a PEM text with an unencrypted private key in PKCS#8.
     pub fn from_pem(text: &str) -> Result<Self, InvalidKey> {
+        // cosign's private keys are encrypted, in a form of its own: `ENCRYPTED SIGSTORE PRIVATE KEY`.
         if text.contains("-----BEGIN ENCRYPTED ") {
             return Err(InvalidKey::Encrypted);
         }
@@ -115,6 +116,7 @@ impl SigningKey {
             .map_err(|_| InvalidKey::NotPrivate)?;
         any_supported_type(&PrivateKeyDer::Pkcs8(der))
             .ok()
+            // rustls also takes RSA and P-384.
             .filter(|key| key.choose_scheme(&SCHEMES).is_some())
             .map(Self)
             .ok_or(InvalidKey::PrivateKind)

@@ -48,6 +48,7 @@ pub(super) async fn fetch(
         match pull(transport, oci, Some(mirror), expectation, bytes_max).await {
             Ok(fetched) => return Ok(fetched),
             Err(failure) => {
+                // Also for other bytes than expected: a bad mirror must not keep the plugin from starting.
                 let failure = error_chain(&failure);
                 tracing::info!(%mirror, %artifact, %failure, "a mirror does not have an artifact");
             }
@@ -57,8 +58,6 @@ pub(super) async fn fetch(
 }
 
 /// Pulls a plugin: manifest, then signatures, then layer.
-///
-/// Signatures are checked before reading the layer, which may be large.
 async fn pull(
     transport: &Transport,
     oci: &Oci,
@@ -72,6 +71,7 @@ async fn pull(
         .manifest(&version, ARTIFACT_TYPES, "the artifact")
         .await?;
     let layer = OciManifest::parse(&text)?.plugin()?;
+    // All checks come before the layer, which may be large.
     expectation.check_digest(&layer.digest)?;
     check_size(PLUGIN, layer.size, bytes_max)?;
     let signed_by = if expectation.keys.is_empty() {

@@ -105,8 +105,10 @@ impl Transport {
             .user_agent(concat!("innkeeper/", env!("CARGO_PKG_VERSION")))
             .tls_backend_preconfigured(trust(&settings.certificates_pem)?)
             .dns_resolver(Arc::new(guard.clone()))
+            // `send` follows them, because each address has to be checked and may not get the credentials.
             .redirect(Policy::none())
             .referer(false)
+            // reqwest would take proxies from the environment; those in the settings follow.
             .no_proxy()
             .connect_timeout(settings.connect)
             .pool_max_idle_per_host(1)
@@ -142,6 +144,7 @@ impl Transport {
                 });
             };
             let target = follow(&call.url, &target)?;
+            // For good: a redirect back is the other server's choice.
             if target.origin() != call.url.origin() {
                 call.credentials = None;
             }
@@ -213,8 +216,10 @@ impl Transport {
                 "the certificate of {shown} is not trusted: for a private authority, give its certificate as PEM \
                  with --source-ca-file (host) or --ca-file (other commands)"
             );
+            // The error would show the query, which may be a secret.
             return FailureKind::Untrusted.because(message, error.without_url());
         }
+        // The server accepted the connection, and then closed it or sent something that is not HTTP.
         if !error.is_connect() {
             return interrupted(url, error);
         }
@@ -255,6 +260,7 @@ impl HttpAnswer<'_> {
         if self.status() != StatusCode::OK {
             return Err(self.refusal(what));
         }
+        // Saves the reading. The loop counts too, because the length may be missing or wrong.
         let announced = self.response.content_length().unwrap_or_default();
         check_size(what, announced, bytes_max)?;
         let started = Instant::now();
@@ -316,6 +322,7 @@ impl HttpAnswer<'_> {
             (StatusCode::NOT_FOUND, _) => {
                 FailureKind::NotFound.failure(format!("{answered}: {what} is not there"))
             }
+            // A 503 may have Retry-After, too.
             (_, Some(pause)) => throttled(pause),
             (StatusCode::TOO_MANY_REQUESTS, None) => throttled(PAUSE_DEFAULT),
             (_, None) => FailureKind::ServerFailed.failure(answered),
@@ -382,6 +389,7 @@ pub(super) fn authorization(credentials: &Credentials) -> Result<HeaderValue, Fa
     };
     let mut value = HeaderValue::try_from(text)
         .map_err(|_| Failure::credentials(what, "it holds characters that cannot be sent"))?;
+    // Hides it in debug output.
     value.set_sensitive(true);
     Ok(value)
 }
@@ -393,6 +401,7 @@ fn proxy_name(proxy: &str) -> Option<String> {
         .filter(Url::has_host)
         .or_else(|| Url::parse(&format!("http://{proxy}")).ok())?;
     let host = url.host_str()?;
+    // An address is not resolved, so the resolver need not trust it.
     literal(host).is_none().then(|| host.to_owned())
 }
 
@@ -417,6 +426,7 @@ fn follow(from: &Url, location: &HeaderValue) -> Result<Url, Failure> {
 }
 
 fn pause(headers: &HeaderMap) -> Option<Duration> {
+    // HTTP also allows a date, which counts as missing.
     let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
     Some(Duration::from_secs(seconds).min(PAUSE_MAX))
 }

@@ -25,6 +25,7 @@ pub fn trust(certificates_pem: &[u8]) -> Result<ClientConfig, Failure> {
             .add(certificate)
             .map_err(|error| invalid(error.into()))?;
     }
+    // Without this error, the missing trust would show only at the first connection.
     if !certificates_pem.is_empty() && roots.len() == system_roots {
         return Err(invalid("there is none".into()));
     }

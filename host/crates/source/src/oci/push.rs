@@ -183,6 +183,7 @@ async fn push_manifest(
 async fn push_blob(registry: &mut Registry<'_>, bytes: Vec<u8>) -> Result<(), Failure> {
     let digest = Digest::hash(&bytes);
     let call = Call::new(Method::HEAD, registry.url(&format!("blobs/{digest}"))?);
+    // A plugin that is pushed again, or signed by another key, sends no blob twice.
     if registry.call(call).await?.status() == StatusCode::OK {
         return Ok(());
     }
@@ -195,11 +196,13 @@ async fn push_blob(registry: &mut Registry<'_>, bytes: Vec<u8>) -> Result<(), Fa
         .headers()
         .get(LOCATION)
         .and_then(|value| value.to_str().ok())
+        // The specification allows a relative address.
         .and_then(|location| answer.url().join(location).ok());
     let Some(mut url) = location else {
         let problem = "it does not say where to upload to";
         return Err(Failure::protocol(answer.url(), problem));
     };
+    // Added, because a registry may keep the upload's state in the query.
     url.query_pairs_mut()
         .append_pair("digest", &digest.to_string());
     let call = Call::new(Method::PUT, url).body("application/octet-stream", bytes);

@@ -60,6 +60,7 @@ impl<'a> Registry<'a> {
         let config = oci.docker_config.as_ref();
         Ok(Self {
             transport,
+            // By the host that gets the requests: a mirror never gets the registry's password.
             login: config.and_then(|config| config.login(host, &repository)),
             repository: parse_url(&format!("{scheme}://{host}/v2/{repository}/"))?,
             realm: Realm {
@@ -111,6 +112,7 @@ impl<'a> Registry<'a> {
             .body_if_ok(what, blob.size)
             .await;
         let (bytes, found) = read.map_err(|failure| match failure.kind {
+            // The limit is the size in the manifest, so this is the registry's fault and not the plugin's.
             FailureKind::TooLarge => {
                 Failure::protocol(&url, "it sends more bytes than the manifest says")
             }
@@ -131,12 +133,15 @@ impl<'a> Registry<'a> {
     pub(super) async fn call(&mut self, mut call: Call) -> Result<HttpAnswer<'a>, Failure> {
         let ours = self.repository.origin();
         loop {
+            // A registry may send uploads to another server, which gets no token.
             if call.url.origin() == ours {
                 call.credentials.clone_from(&self.authorization);
             }
             let answer = self.transport.send(call.clone()).await?;
+            // A server to which the registry redirects could otherwise ask for the registry's credentials.
             let must_sign_in =
                 answer.status() == StatusCode::UNAUTHORIZED && answer.url().origin() == ours;
+            // Signed in already: the registry would refuse the same credentials again.
             if !must_sign_in || self.authorization.is_some() {
                 return Ok(answer);
             }

@@ -38,9 +38,6 @@ pub(super) fn tag(manifest: &Digest) -> String {
 }
 
 /// Looks for an expected signature for the manifest, and returns the key.
-///
-/// A wrong signature does not hide a valid one. A signature that is unreadable now might be the valid one, so it is an
-/// error.
 pub(super) async fn check(
     registry: &mut Registry<'_>,
     manifest: &Digest,
@@ -76,7 +73,9 @@ pub(super) async fn check(
         match candidate.check(registry, manifest, expectation).await {
             Ok(Some(key)) => return Ok(key),
             Ok(None) => {}
+            // A wrong signature does not hide a valid one.
             Err(failure) if failure.retry() == Retry::OnChange => problem = failure,
+            // A signature that cannot be read now may be the valid one.
             Err(failure) => return Err(failure),
         }
     }
@@ -118,6 +117,7 @@ impl Signature {
                     .manifest(&version, MANIFEST_TYPE, "the bundle")
                     .await?;
                 let referrer = OciManifest::parse(&text)?;
+                // Some registries list neither type nor annotations: only the manifest shows what this is.
                 if !is_about_signing(&referrer.annotations) {
                     return Ok(None);
                 }

@@ -68,6 +68,7 @@ pub(super) fn sign_in(
     }
     for challenge in challenges
         .iter()
+        // A header that cannot be parsed does not hide another one.
         .flat_map(|text| parse_challenges(text).unwrap_or_default())
     {
         if challenge.scheme.eq_ignore_ascii_case("bearer") {
@@ -108,6 +109,7 @@ fn bearer(
             "the registry wants a password over a connection without encryption",
         ));
     }
+    // Also with `insecure`: a password goes over plain HTTP to loopback only.
     if login.is_some() {
         check_private(&url)?;
     }
@@ -120,6 +122,7 @@ fn bearer(
 pub(super) fn header(text: &[u8], asked: &Url) -> Result<HeaderValue, Failure> {
     // A malformed response may still contain a token, so it is not shown.
     let answered: Value = serde_json::from_slice(text).unwrap_or_default();
+    // OAuth has the second name, and servers send one of them or both.
     let token = ["token", "access_token"]
         .into_iter()
         .find_map(|name| answered[name].as_str())
