@@ -26,8 +26,12 @@ pub fn block_on_all_threads<T>(
     let threads = thread::available_parallelism()
         .map_or(1, NonZeroUsize::get)
         .div_ceil(2);
-    let mut builder = Builder::new_multi_thread();
-    let runtime = or_fail(builder.worker_threads(threads).enable_all().build())?;
+    let runtime = or_fail(
+        Builder::new_multi_thread()
+            .worker_threads(threads)
+            .enable_all()
+            .build(),
+    )?;
     let result = runtime.block_on(host);
     runtime.shutdown_timeout(BLOCKED_MAX);
     result

@@ -133,13 +133,13 @@ impl Codes {
             }),
         });
         if may_be_unmapped {
-            self.look_after(&code);
+            self.register(&code);
         }
         code
     }
 
     /// Registers code. Among code that waits for its first call, only the last few stay.
-    fn look_after(&self, code: &Arc<Code>) {
+    fn register(&self, code: &Arc<Code>) {
         let mut codes = self.codes.lock();
         codes.push(Arc::downgrade(code));
         // One at a time is enough, because each load adds one.

@@ -60,12 +60,12 @@ pub(super) fn arm(
     // remaining time is watched again.
     let call = ticker.watch(watch.started_at() + limit);
     store.epoch_deadline_callback(move |mut context| {
-        let left = left(limit, watch.cpu(), watch.wall.elapsed());
-        if left.is_zero() {
+        let remaining = left(limit, watch.cpu(), watch.wall.elapsed());
+        if remaining.is_zero() {
             let ending = Ending::Fault(CallFault::DeadlineExceeded { limit });
             return Err(context.data_mut().end(ending));
         }
-        call.postpone(Instant::now() + left);
+        call.postpone(Instant::now() + remaining);
         Ok(UpdateDeadline::Continue(NEXT_TICK))
     });
 }

@@ -108,14 +108,14 @@ fn difference(embedded: &Value, executed: &Value) -> Option<String> {
 }
 
 /// Visits the outermost component's payloads, up to the first damaged one.
-pub(super) fn outermost<'a>(component: &'a [u8], mut show: impl FnMut(Payload<'a>)) {
+pub(super) fn outermost<'a>(component: &'a [u8], mut visit: impl FnMut(Payload<'a>)) {
     let mut depth = 0_usize;
     for payload in Parser::new(0).parse_all(component) {
         let Ok(payload) = payload else { return };
         match &payload {
             Payload::Version { .. } => depth += 1,
             Payload::End(_) => depth = depth.saturating_sub(1),
-            _ if depth == 1 => show(payload),
+            _ if depth == 1 => visit(payload),
             _ => {}
         }
     }

@@ -218,9 +218,10 @@ fn compilation(metering: Metering) -> Config {
     config
 }
 
-/// Returns how many instances there are: one more than calls, for a plugin that describes itself. Many plugins that are loaded
-/// at a time would otherwise hold the calls' instances.
+/// Returns how many instances the pool has.
 const fn instances(settings: &EngineSettings) -> u32 {
+    // One more than calls, for a plugin that describes itself: many that are loaded at a time would otherwise hold the
+    // calls' instances.
     settings.calls_max.get().saturating_add(1)
 }
 

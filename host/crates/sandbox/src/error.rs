@@ -10,7 +10,7 @@ pub enum Error {
     /// The engine refused the settings, or there is not enough address space.
     #[error("failed to set up the WebAssembly engine")]
     ConfigureEngine(#[source] wasmtime::Error),
-    /// The operating system failed to map compiled code again after the host had let it go.
+    /// The operating system failed to map compiled code again after the host had unmapped it.
     #[error(
         "failed to map the compiled code of a plugin again: restart the host if it does not pass"
     )]

@@ -52,7 +52,7 @@ impl Described {
             ..limits.clone()
         };
         let permit = engine.describing();
-        let (ended, _) = sandbox::run(
+        let (result, _) = sandbox::run(
             (engine, artifact.digest()),
             Box::new(NoReads),
             &context,
@@ -60,7 +60,7 @@ impl Described {
             |store| adapter.describe(store),
         );
         drop(permit);
-        let manifest = match ended {
+        let manifest = match result {
             Ok(manifest) => manifest?,
             Err(Ending::Fault(source)) => return Err(Error::Describe(source)),
             // `NoReads` refuses every read, and only a read can park a call.
@@ -207,21 +207,21 @@ impl Plugin {
         // Before the clock starts, and outside the sandbox: every error inside is the guest's fault, and a
         // failure to map the code again is the host's.
         let adapter = component.code.adapter(component.engine.wasmtime())?;
-        let (ended, ran) = sandbox::run(
+        let (result, call) = sandbox::run(
             (&component.engine, &component.digest),
             Box::new(reads),
             context,
             limits,
             |store| adapter.reconcile(store, request, &self.config, limits),
         );
-        let end = match ended {
+        let end = match result {
             Ok(Ok(Ok(outcome))) => End::Answered(outcome),
             Ok(Ok(Err(fault))) => End::GuestFault(fault),
             Ok(Err(rejected)) => End::Faulted(rejected.into()),
             Err(Ending::Fault(fault)) => End::Faulted(fault),
             Err(Ending::Parked(kind)) => End::Parked(kind),
         };
-        let (mut report, reads) = ran.into_report::<R>(end);
+        let (mut report, reads) = call.into_report::<R>(end);
         let log = std::mem::take(&mut report.log);
         report.log = self.log_rate.admit(
             limits.log_bytes_per_second_max,

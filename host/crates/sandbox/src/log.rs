@@ -56,8 +56,7 @@ const LINE_OVERHEAD_BYTES: usize = 16;
 /// The most bytes kept from the last error beside the log: the host's conditions have 2,048 characters at most.
 const LAST_ERROR_BYTES_MAX: usize = 2048;
 
-/// A longer line of a standard stream is split, so that a guest that writes no line ends holds little memory. Chosen, not
-/// measured.
+/// A longer line in a standard stream is split, so that a guest that writes no line ends holds little memory.
 const LINE_BYTES_MAX: usize = 4096;
 
 /// The number of last lines from the error stream that form a fault's message: a Rust panic has the place and the

@@ -10,7 +10,6 @@ use innkeeper_model::{
     Gvk, InvalidApiVersion, InvalidPluginName, InvalidSelector, Manifest, Selector, parse_selector,
     syntax::{VERSION_CHARS_MAX, is_condition_type, is_dns_label, is_dns_subdomain, is_version},
 };
-use serde_json::Value;
 
 // The longest lists: more than any known plugin needs, and few enough that the host can watch each entry's kind.
 pub(super) const PARENTS_MAX: usize = 16;
@@ -257,8 +256,8 @@ fn check_crds(manifest: &Manifest) -> Result<(), Error> {
             index,
             source: Box::new(source),
         })?;
-        let metadata = crd.get("metadata").and_then(Value::as_object);
-        let name = metadata
+        let name = crd
+            .get("metadata")
             .and_then(|metadata| metadata.get("name")?.as_str())
             .unwrap_or_default();
         if !names.insert(name) {

@@ -224,10 +224,10 @@ impl Pool {
             if answer.is_closed() {
                 return queue.done(call, CallVerdict::Nothing);
             }
-            let (verdict, said) = calls(call.speed);
+            let (verdict, result) = calls(call.speed);
             // Before the answer: a caller that receives it and calls again must find the schedule up to date.
             queue.done(call, verdict);
-            drop(answer.send(said));
+            drop(answer.send(result));
         };
         self.queue.add(client, running_max, long, Box::new(work));
         answered.await.map_err(|_| Error::PoolClosed)

@@ -100,7 +100,7 @@ impl Recorder {
         name: &PluginName,
         plugin: &Plugin,
         reads: &[(ReadKey, Answer)],
-        said: &CallOutput,
+        output: &CallOutput,
         used_random: bool,
     ) -> Recording {
         let child = |child: &ObservedChild| RecordedChild {
@@ -128,7 +128,7 @@ impl Recorder {
                     answer: answer.into(),
                 })
                 .collect(),
-            answer: said.to_json(),
+            answer: output.to_json(),
         }
     }
 }
@@ -166,13 +166,12 @@ impl Recording {
 
     /// Returns the pass's clock and seed; the seed is zero if the guest did not ask for random bytes.
     pub fn context(&self) -> Context {
-        let seed = self
-            .seed
-            .as_ref()
-            .and_then(|seed| STANDARD.decode(seed).ok());
         Context {
             now_ms: self.now_ms,
-            seed: seed
+            seed: self
+                .seed
+                .as_ref()
+                .and_then(|seed| STANDARD.decode(seed).ok())
                 .and_then(|seed| seed.try_into().ok())
                 .unwrap_or_default(),
         }
@@ -180,9 +179,13 @@ impl Recording {
 
     /// Returns reads with the recorded answers.
     pub fn reads(&self) -> RecordedReads {
-        let answers = self.reads.iter().cloned();
         RecordedReads {
-            answers: answers.map(|read| (read.read, read.answer)).collect(),
+            answers: self
+                .reads
+                .iter()
+                .cloned()
+                .map(|read| (read.read, read.answer))
+                .collect(),
             unknown: Vec::new(),
         }
     }

@@ -12,16 +12,16 @@ use crate::{
     state::{AnyReads, Ending, HANDLES_MAX, StoreState},
 };
 
-/// Bytes that may be lifted from a guest at once beyond the limit of an answer. An answer that is a little too large is
-/// then refused with its size; wasmtime would refuse it with a trap. Chosen: the limit counts texts only, and wasmtime also
-/// counts records and lists.
+/// Bytes that may be lifted from a guest at once beyond an answer's limit. An answer that is a little too large is then
+/// refused with its size; wasmtime would refuse it with a trap. The limit counts texts only, and wasmtime also counts
+/// records and lists.
 const LIFT_BYTES_EXTRA: usize = 1024 * 1024;
 
 /// Part of wasmtime's error if more than that would be lifted; a test fails when the text changes.
 const LIFT_REFUSED: &str = "fuel allocated for hostcalls";
 
 /// A call that has ended, with the costs.
-pub(super) struct Ran {
+pub(super) struct FinishedCall {
     state: StoreState,
     fuel: Option<u64>,
     cpu: Duration,
@@ -37,7 +37,7 @@ pub(super) fn run<T>(
     context: &Context,
     limits: &Limits,
     guest: impl FnOnce(&mut Store<StoreState>) -> wasmtime::Result<T>,
-) -> (Result<T, Ending>, Ran) {
+) -> (Result<T, Ending>, FinishedCall) {
     // Taken before the clock starts, because waiting is not the guest's time, and held until the store is dropped. Memory
     // comes first in every call: with one order, no two calls wait for each other.
     let memory_bytes_max = engine.memory_bytes_max(limits.memory_bytes_max);
@@ -73,7 +73,7 @@ pub(super) fn run<T>(
     let fuel = fuel_left.map(|left| u64::MAX - left);
     (
         end,
-        Ran {
+        FinishedCall {
             state,
             fuel,
             cpu,
@@ -83,7 +83,7 @@ pub(super) fn run<T>(
     )
 }
 
-impl Ran {
+impl FinishedCall {
     /// Returns the call's report and reads, which must have the type `R`.
     pub(super) fn into_report<R: Reads + 'static>(self, end: End) -> (CallReport, R) {
         let Self {

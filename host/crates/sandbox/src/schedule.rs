@@ -141,25 +141,24 @@ impl<C: Ord + Clone, W> Schedule<C, W> {
     /// Ends a call.
     pub(super) fn done(&mut self, call: &RunningCall<C>, verdict: CallVerdict) {
         // Always there: a client with a running call is kept.
-        let Some(known) = self.clients.get_mut(&call.client) else {
+        let Some(client) = self.clients.get_mut(&call.client) else {
             return;
         };
-        known.running -= 1;
+        client.running -= 1;
         self.slow_running -= usize::from(call.speed == CallSpeed::Slow);
         match verdict {
-            CallVerdict::Prompt => known.slow = false,
-            CallVerdict::Slow => known.slow = true,
+            CallVerdict::Prompt => client.slow = false,
+            CallVerdict::Slow => client.slow = true,
             CallVerdict::Nothing => {}
         }
-        if !known.is_worth_keeping() {
+        if !client.is_worth_keeping() {
             self.clients.remove(&call.client);
         }
     }
 
     fn may_run(&self, client: &C) -> bool {
         let may_slow_run = self.slow_running < self.slow_max;
-        let client = self.clients.get(client);
-        client.is_some_and(|client| {
+        self.clients.get(client).is_some_and(|client| {
             client.may_run() && (may_slow_run || client.speed() == CallSpeed::Prompt)
         })
     }

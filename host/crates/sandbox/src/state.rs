@@ -25,8 +25,8 @@ const RANDOM_BYTES_PER_CALL_MAX: usize = 4096;
 pub(super) const STARTUP_MS: u64 = 1_000;
 /// Random bytes in one pass, and as many before it; the contract states this limit.
 const RANDOM_BYTES_MAX: usize = 64 * 1024;
-/// Handles of streams and the like that a guest may hold at a time; a pollable of a clock counts twice. Chosen, not
-/// measured: far more than the standard streams need, and each costs the host about 200 bytes.
+/// Handles for streams and the like that a guest may hold at a time; a clock's pollable counts twice. Far more than the
+/// standard streams need; each costs the host about 200 bytes.
 pub(super) const HANDLES_MAX: usize = 1000;
 
 /// Reads that can be handed back to the caller in their own type.

@@ -3,7 +3,7 @@
 //! `wasmtime-wasi` without files, sockets, environment and input, and with one argument.
 //! Clock, random bytes and output come from the pass, within its limits, and are answered here: the clock
 //! stands still, the random bytes follow from the pass's seed, and the output goes into the plugin's log.
-//! Every stream is ready. The clock stands still, so that a wait for a later time would never end: it ends the call.
+//! Every stream is ready. A wait for a later time would never end, so it ends the call.
 //! Each call to a socket function ends it too.
 //!
 //! NB: `wasmtime-wasi` answers some calls in a tokio runtime that it starts at the first one, although nothing waits
@@ -117,7 +117,7 @@ const VERSIONS: &str = "0.2.";
 
 /// The answer to `check-write`: bytes that a guest may write at a time. Longer writes are taken too, and the log bounds
 /// them; but the host allocates as many bytes if a guest writes zeroes.
-const WRITE_BYTES_TOLD: usize = 64 * 1024;
+const WRITE_BYTES_PERMITTED: usize = 64 * 1024;
 
 const NANOS_PER_MILLI: u32 = 1_000_000;
 
@@ -262,7 +262,7 @@ impl OutputStream for LogStream {
     }
 
     fn check_write(&mut self) -> StreamResult<usize> {
-        Ok(WRITE_BYTES_TOLD)
+        Ok(WRITE_BYTES_PERMITTED)
     }
 }
 
@@ -345,13 +345,13 @@ impl monotonic_clock::Host for StoreState {
 }
 
 impl poll::Host for StoreState {
-    fn poll(&mut self, asked: Vec<Resource<DynPollable>>) -> wasmtime::Result<Vec<u32>> {
+    fn poll(&mut self, pollables: Vec<Resource<DynPollable>>) -> wasmtime::Result<Vec<u32>> {
         let Wasi { handles, waits, .. } = wasi(self);
-        let is_empty = asked.is_empty();
-        let over = (0..)
-            .zip(asked)
-            .filter(|(_, pollable)| !waits.contains(&pollable.rep()));
-        let (places, over): (Vec<u32>, Vec<_>) = over.unzip();
+        let is_empty = pollables.is_empty();
+        let (places, over): (Vec<u32>, Vec<_>) = (0..)
+            .zip(pollables)
+            .filter(|(_, pollable)| !waits.contains(&pollable.rep()))
+            .unzip();
         // All of them wait for ever. `wasmtime-wasi` refuses an empty list.
         if over.is_empty() && !is_empty {
             return Err(self.fault(CallFault::Waited));
@@ -395,8 +395,10 @@ impl random::Host for StoreState {
     }
 
     fn get_random_u64(&mut self) -> wasmtime::Result<u64> {
-        let bytes = self.random(8)?.into_iter();
-        Ok(bytes.fold(0, |number, byte| number << 8 | u64::from(byte)))
+        Ok(self
+            .random(8)?
+            .into_iter()
+            .fold(0, |number, byte| number << 8 | u64::from(byte)))
     }
 }
 

@@ -56,15 +56,15 @@ impl Guard {
     fn select(
         &self,
         host: &str,
-        found: Vec<SocketAddr>,
+        resolved: Vec<SocketAddr>,
     ) -> Result<Vec<SocketAddr>, Box<dyn std::error::Error + Send + Sync>> {
         if self.allow_local || self.trusts(host) {
-            return Ok(found);
+            return Ok(resolved);
         }
-        let Some(first) = found.first().map(SocketAddr::ip) else {
+        let Some(first) = resolved.first().map(SocketAddr::ip) else {
             return Err(io::Error::from(io::ErrorKind::NotFound).into());
         };
-        let allowed: Vec<SocketAddr> = found
+        let allowed: Vec<SocketAddr> = resolved
             .into_iter()
             .filter(|address| is_public(address.ip()))
             .collect();

@@ -71,8 +71,8 @@ impl DockerConfig {
     pub(super) fn login(&self, host: &str, repository: &str) -> Option<&Login> {
         self.logins
             .iter()
-            .filter(|(place, _)| place.covers(host, repository))
-            .max_by_key(|(place, _)| (place.path.len(), !place.host.contains('*')))
+            .filter(|(scope, _)| scope.covers(host, repository))
+            .max_by_key(|(scope, _)| (scope.path.len(), !scope.host.contains('*')))
             .map(|(_, login)| login)
     }
 }

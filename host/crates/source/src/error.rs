@@ -168,8 +168,8 @@ impl Failure {
         FailureKind::SourceInvalid.failure(message)
     }
 
-    pub(super) fn credentials(of: &str, problem: &str) -> Self {
-        let message = format!("the credentials for {of} cannot be used: {problem}");
+    pub(super) fn credentials(subject: &str, problem: &str) -> Self {
+        let message = format!("the credentials for {subject} cannot be used: {problem}");
         FailureKind::SourceInvalid.failure(message)
     }
 
@@ -183,18 +183,18 @@ impl Failure {
         FailureKind::ArtifactMalformed.failure(format!("the artifact is not a plugin: {problem}"))
     }
 
-    pub(super) fn unsigned(looked_for: &str) -> Self {
+    pub(super) fn unsigned(place: &str) -> Self {
         FailureKind::Unsigned.failure(format!(
-            "no signature found: {looked_for} is missing; sign it with `innkeeper sign` or cosign"
+            "no signature found: {place} is missing; sign it with `innkeeper sign` or cosign"
         ))
     }
 }
 
 /// Returns a search result; none if the source does not have the object.
-pub(super) fn optional<T>(found: Result<T, Failure>) -> Result<Option<T>, Failure> {
-    match found {
+pub(super) fn optional<T>(result: Result<T, Failure>) -> Result<Option<T>, Failure> {
+    match result {
         Err(failure) if failure.kind == FailureKind::NotFound => Ok(None),
-        found => found.map(Some),
+        result => result.map(Some),
     }
 }
 
@@ -208,10 +208,10 @@ pub(super) fn check_size(what: &str, size: u64, max: u64) -> Result<(), Failure>
 }
 
 /// Checks a digest.
-pub(super) fn check_digest(what: &str, found: &Digest, expected: &Digest) -> Result<(), Failure> {
-    if found == expected {
+pub(super) fn check_digest(what: &str, actual: &Digest, expected: &Digest) -> Result<(), Failure> {
+    if actual == expected {
         return Ok(());
     }
-    let message = format!("{what} has the digest {found}, {expected} is expected");
+    let message = format!("{what} has the digest {actual}, {expected} is expected");
     Err(FailureKind::WrongDigest.failure(message))
 }

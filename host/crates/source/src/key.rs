@@ -68,11 +68,12 @@ impl PublicKey {
     /// Reads a PEM text: `cosign.pub`, or the output of `openssl pkey -pubout`.
     pub fn from_pem(text: &str) -> Result<Self, InvalidKey> {
         let key = SubjectPublicKeyInfoDer::from_pem_slice(text.as_bytes())
+            .map(Self)
             .map_err(|_| InvalidKey::NotPublic)?;
-        let key = Self(key);
-        key.check()
-            .map(|_| key.clone())
-            .ok_or(InvalidKey::PublicKind)
+        if key.check().is_none() {
+            return Err(InvalidKey::PublicKind);
+        }
+        Ok(key)
     }
 
     /// Returns the raw key with the signature check; none if the kind is not supported.

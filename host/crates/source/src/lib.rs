@@ -326,8 +326,8 @@ impl Part {
 }
 
 impl Expectation {
-    fn check_digest(&self, found: &Digest) -> Result<(), Failure> {
-        let expected = self.digest.as_ref().unwrap_or(found);
-        error::check_digest(PLUGIN, found, expected)
+    fn check_digest(&self, actual: &Digest) -> Result<(), Failure> {
+        let expected = self.digest.as_ref().unwrap_or(actual);
+        error::check_digest(PLUGIN, actual, expected)
     }
 }

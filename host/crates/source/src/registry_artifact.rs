@@ -73,7 +73,7 @@ impl RegistryArtifact {
         let docker_config = docker_config
             .as_ref()
             // A file that only names credential helpers is ignored, unless the user named the file.
-            .filter(|found| found.is_named || has_logins(&found.text))
+            .filter(|config| config.is_named || has_logins(&config.text))
             .map(|DockerConfigText { path, text, .. }| {
                 DockerConfig::from_json(text).map_err(|failure| {
                     let attempt = format!("use the credentials in {}", path.display());

@@ -133,9 +133,9 @@ impl Transport {
     pub(super) async fn send(&self, mut call: Call) -> Result<HttpAnswer<'_>, Failure> {
         for _ in 0..=REDIRECTS_MAX {
             let response = self.send_once(&call).await?;
-            let reads = matches!(call.method, Method::GET | Method::HEAD);
+            let is_read = matches!(call.method, Method::GET | Method::HEAD);
             let target = response.headers().get(LOCATION).cloned();
-            let (true, true, Some(target)) = (reads, response.status().is_redirection(), target)
+            let (true, true, Some(target)) = (is_read, response.status().is_redirection(), target)
             else {
                 return Ok(HttpAnswer {
                     transport: self,
@@ -223,7 +223,7 @@ impl Transport {
         if !error.is_connect() {
             return interrupted(url, error);
         }
-        let between = match (url.scheme(), self.proxied) {
+        let proxy_hint = match (url.scheme(), self.proxied) {
             ("https", [true, _]) => {
                 ", through the proxy of HTTPS_PROXY unless NO_PROXY names the host"
             }
@@ -232,7 +232,7 @@ impl Transport {
             }
             _ => "",
         };
-        let message = format!("failed to connect to {shown}{between}");
+        let message = format!("failed to connect to {shown}{proxy_hint}");
         FailureKind::Unreachable.because(message, error.without_url())
     }
 }

@@ -44,7 +44,7 @@ pub fn certificate_error(error: &reqwest::Error) -> Option<&CertificateError> {
     let mut causes = iter::successors(Some(first), |&cause| {
         // `io::Error` does not return the error inside it as its source.
         match cause.downcast_ref().and_then(io::Error::get_ref) {
-            Some(held) => Some(held),
+            Some(inner) => Some(inner),
             None => cause.source(),
         }
     });

@@ -255,12 +255,13 @@ impl Cache {
         digest: &Digest,
         component: &Component,
     ) -> Option<Compiled> {
-        let stored = component.serialize().and_then(|code| {
-            let mut file = self.begin()?;
-            file.write_all(&code)?;
-            self.adopt(engine, digest, file)?
-        });
-        stored
+        component
+            .serialize()
+            .and_then(|code| {
+                let mut file = self.begin()?;
+                file.write_all(&code)?;
+                self.adopt(engine, digest, file)?
+            })
             .inspect_err(|error| {
                 tracing::warn!(%error, %digest, "failed to keep compiled code");
             })
@@ -278,8 +279,8 @@ impl Cache {
         let mut text = Vec::new();
         file.take(VERDICT_BYTES_MAX).read_to_end(&mut text).ok()?;
         // An unreadable verdict is found again by compiling.
-        let (question, verdict): (u64, _) = serde_json::from_slice(&text).ok()?;
-        (question == question_of(engine, bounds)).then_some(verdict)
+        let (key, verdict): (u64, _) = serde_json::from_slice(&text).ok()?;
+        (key == verdict_key(engine, bounds)).then_some(verdict)
     }
 
     /// Stores a verdict, so that these bytes are not compiled again within the same bounds.
@@ -291,8 +292,7 @@ impl Cache {
         verdict: &CompileVerdict,
     ) {
         let path = self.path(engine, digest, VERDICT);
-        let text = serde_json::to_vec(&(question_of(engine, bounds), verdict));
-        let written = text
+        let written = serde_json::to_vec(&(verdict_key(engine, bounds), verdict))
             .map_err(io::Error::from)
             .and_then(|text| self.write(&path, &text));
         self.keep_within(Some(digest));
@@ -357,11 +357,12 @@ impl Cache {
     /// Removes a component's files.
     fn remove(&self, digest: &Digest) {
         let prefix = format!("{}.", digest.to_hex());
-        let files = fs::read_dir(&self.directory)
+        let mut names: Vec<_> = fs::read_dir(&self.directory)
             .into_iter()
             .flatten()
-            .flatten();
-        let mut names: Vec<_> = files.map(|file| file.file_name()).collect();
+            .flatten()
+            .map(|file| file.file_name())
+            .collect();
         names.retain(|name| name.to_string_lossy().starts_with(&prefix));
         // Signature marks first: if the process ends in between, the bytes only count as unsigned.
         names.sort_by_key(|name| !name.to_string_lossy().ends_with(SIGNED));
@@ -419,12 +420,12 @@ fn sum_of(mut file: &File) -> io::Result<String> {
 
 /// Hashes all that a verdict depends on beside the bytes: the engine with its settings, the bounds, and the rules
 /// of the confinement. If another host build has another hash, it only compiles once more.
-fn question_of(engine: &Engine, bounds: &CompileBounds) -> u64 {
-    let mut question = DefaultHasher::new();
+fn verdict_key(engine: &Engine, bounds: &CompileBounds) -> u64 {
+    let mut hasher = DefaultHasher::new();
     engine
         .wasmtime()
         .precompile_compatibility_hash()
-        .hash(&mut question);
+        .hash(&mut hasher);
     // The other bounds decide when a process runs, and not what it can compile.
     let CompileBounds {
         processes_max: _,
@@ -434,9 +435,9 @@ fn question_of(engine: &Engine, bounds: &CompileBounds) -> u64 {
         wall_max: _,
         retries_max: _,
     } = bounds;
-    (memory_bytes_max, cpu_seconds_max, code_bytes_max).hash(&mut question);
-    confinement::RULES.hash(&mut question);
-    question.finish()
+    (memory_bytes_max, cpu_seconds_max, code_bytes_max).hash(&mut hasher);
+    confinement::RULES.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn check_owner(owner: u32, mode: u32, us: u32) -> Result<(), String> {

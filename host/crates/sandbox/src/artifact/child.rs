@@ -55,7 +55,7 @@ pub struct ChildBounds {
     pub host_process: Option<u32>,
 }
 
-/// What the process does.
+/// The process's task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChildTask {
     /// It compiles a component.

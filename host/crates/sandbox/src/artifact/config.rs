@@ -140,7 +140,7 @@ impl ConfigChecker {
         drop(permit);
         let limit = match outcome.map_err(failed)? {
             ProcessEnd::Success { .. } => return self.read(&mut output).map_err(failed),
-            ProcessEnd::Unwritten(said) => return Err(failed(io::Error::other(said))),
+            ProcessEnd::Unwritten(last_line) => return Err(failed(io::Error::other(last_line))),
             ProcessEnd::Killed(cause) => {
                 let cause =
                     format!("its process was killed {cause}: give the host more CPU or memory");
@@ -161,8 +161,8 @@ impl ConfigChecker {
             ProcessEnd::Found(CompileVerdict::Code(bytes)) => {
                 format!("more than {bytes} bytes of output")
             }
-            ProcessEnd::Found(CompileVerdict::Broke(said)) => {
-                format!("more than its process survives ({said})")
+            ProcessEnd::Found(CompileVerdict::Broke(last_line)) => {
+                format!("more than its process survives ({last_line})")
             }
             ProcessEnd::Found(CompileVerdict::ReachedOut) => {
                 "a forbidden system call, which no harmless schema causes".to_owned()

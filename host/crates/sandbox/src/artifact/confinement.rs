@@ -198,8 +198,9 @@ fn filter_calls() -> Result<usize, seccompiler::Error> {
 /// Returns true if the kernel has no filters, or if the container's seccomp profile refuses them (EPERM).
 fn is_unsupported(error: &io::Error) -> bool {
     let unsupported = [libc::EINVAL, libc::ENOSYS, libc::EPERM];
-    let number = error.raw_os_error();
-    number.is_some_and(|number| unsupported.contains(&number))
+    error
+        .raw_os_error()
+        .is_some_and(|number| unsupported.contains(&number))
 }
 
 /// Returns the filter that ends the process at a call that reaches outside.

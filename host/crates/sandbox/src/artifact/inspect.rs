@@ -108,16 +108,20 @@ fn what(bytes: &[u8]) -> What {
 fn outermost(bytes: &[u8], inspection: &mut Inspection) {
     description::outermost(bytes, |payload| match payload {
         Payload::ComponentImportSection(section) => {
-            let names = section.into_iter().flatten();
-            inspection
-                .imports
-                .extend(names.map(|import| import.name.name.to_owned()));
+            inspection.imports.extend(
+                section
+                    .into_iter()
+                    .flatten()
+                    .map(|import| import.name.name.to_owned()),
+            );
         }
         Payload::ComponentExportSection(section) => {
-            let names = section.into_iter().flatten();
-            inspection
-                .exports
-                .extend(names.map(|export| export.name.name.to_owned()));
+            inspection.exports.extend(
+                section
+                    .into_iter()
+                    .flatten()
+                    .map(|export| export.name.name.to_owned()),
+            );
         }
         Payload::CustomSection(section) => {
             if let KnownCustom::ComponentName(names) = section.as_known() {

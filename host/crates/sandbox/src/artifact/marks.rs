@@ -1,4 +1,4 @@
-//! Small files that tell the next process of work during which this one ended.
+//! Small files that show the next process during which work this one ended.
 //!
 //! A mark has an owner, such as a Plugin, and the owner's text. It is lost with the directory, which only costs the
 //! information.

@@ -1,4 +1,4 @@
-//! Which components are needed, and which ones the cache directory's bound removes; see [`Cache`](super::Cache).
+//! Decides which components stay in the cache directory, and which ones its bound removes; see [`Cache`](super::Cache).
 //!
 //! Removed code costs a compilation at the next use, and removed bytes a fetch; code that is in use stays mapped.
 
@@ -75,12 +75,15 @@ pub(super) fn excess(
     // After the sum: components that stay take up space too.
     entries.retain(|entry| !is_kept(entry));
     entries.sort_by_key(|entry| entry.used_at);
-    let removed = entries.into_iter().take_while(|entry| {
-        let exceeds = size_bytes > bytes_max;
-        size_bytes -= entry.size_bytes;
-        exceeds
-    });
-    removed.map(|entry| entry.digest).collect()
+    entries
+        .into_iter()
+        .take_while(|entry| {
+            let exceeds = size_bytes > bytes_max;
+            size_bytes -= entry.size_bytes;
+            exceeds
+        })
+        .map(|entry| entry.digest)
+        .collect()
 }
 
 #[cfg(test)]

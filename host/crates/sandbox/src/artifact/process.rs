@@ -38,10 +38,10 @@ use crate::{Engine, Metering, log::cut, semaphore::Semaphore};
 const DESCRIPTORS_KEPT: RawFd = 3;
 
 /// The most bytes kept from the last line: the host's conditions have 2,048 characters at most.
-const WORDS_BYTES_MAX: usize = 2048;
+const LAST_LINE_BYTES_MAX: usize = 2048;
 
 /// The most output that is read; more than any compiler writes before it ends.
-const WORDS_READ_MAX: u64 = 1 << 20;
+const STDERR_BYTES_MAX: u64 = 1 << 20;
 
 /// The messages for lack of memory: from the standard library before it aborts, and from the compiler.
 const OUT_OF_MEMORY: [&str; 2] = ["memory allocation of", "out of memory"];
@@ -95,7 +95,7 @@ impl Compiler {
 
     /// Checks and compiles, or takes the compiled form from the cache.
     ///
-    /// Blocks for as long as compiling takes and, as many are compiled already as may be, until a permit is free.
+    /// Blocks until another process may run, and then for as long as compiling takes.
     pub fn compile(
         &self,
         engine: &Engine,
@@ -120,14 +120,14 @@ impl Compiler {
         };
         let mut times = 0;
         loop {
-            let ended = {
+            let end = {
                 let permit = self.processes.acquire(1);
                 // One thread for each processor without another compiling process.
                 let threads = permit.left().saturating_add(1);
                 self.run(engine, bytes, threads)?
             };
             times += 1;
-            match ended {
+            match end {
                 CompilerEnd::Compiled { code, confinement } => {
                     let mapped = cache
                         .adopt(engine, digest, code)
@@ -135,7 +135,7 @@ impl Compiler {
                     info!(%digest, elapsed = ?started.elapsed(), confinement, "compiled a plugin");
                     // The engine refuses, for example, a memory that is larger than any instance may have.
                     return mapped
-                        .map_err(|error| refused(CompileVerdict::Refused(words_of(&error))));
+                        .map_err(|error| refused(CompileVerdict::Refused(message(&error))));
                 }
                 CompilerEnd::Found(verdict) => return Err(refused(verdict)),
                 CompilerEnd::Killed(cause) if times > bounds.retries_max => {
@@ -162,7 +162,9 @@ impl Compiler {
         let outcome = run_confined(&self.program, &self.bounds, arguments, bytes, output);
         Ok(match outcome.map_err(failed)? {
             ProcessEnd::Success { confinement } => CompilerEnd::Compiled { code, confinement },
-            ProcessEnd::Unwritten(said) => return Err(self.cache.not_kept(io::Error::other(said))),
+            ProcessEnd::Unwritten(last_line) => {
+                return Err(self.cache.not_kept(io::Error::other(last_line)));
+            }
             ProcessEnd::Found(verdict) => CompilerEnd::Found(verdict),
             ProcessEnd::Killed(cause) => CompilerEnd::Killed(cause),
         })
@@ -193,12 +195,12 @@ pub(super) fn run_confined(
     let mut stdin = in_memory("input")?;
     stdin.write_all(input)?;
     stdin.rewind()?;
-    let mut words = in_memory("words")?;
+    let mut stderr = in_memory("words")?;
     let mut command = command(program, bounds, arguments);
     command
         .stdin(stdin)
         .stdout(output)
-        .stderr(words.try_clone()?);
+        .stderr(stderr.try_clone()?);
     let status = run_within(command, bounds.wall_max).map_err(|error| {
         // Without the name, "no such file" does not tell that /proc is missing.
         let program = program.path.display();
@@ -210,8 +212,8 @@ pub(super) fn run_confined(
             "because it took more than {seconds} s"
         )));
     };
-    let words = words_of_process(&mut words)?;
-    let confinement = confinement_of(&words);
+    let lines = read_stderr(&mut stderr)?;
+    let confinement = confinement_of(&lines);
     if status.success() {
         let confinement = confinement.map(str::to_owned);
         return Ok(ProcessEnd::Success { confinement });
@@ -223,7 +225,7 @@ pub(super) fn run_confined(
     if status.signal() == Some(Signal::XFSZ.as_raw()) && may_not_write(bounds) {
         return Err(Errno::FBIG.into());
     }
-    let last_line = last_line(&words);
+    let last_line = last_line(&lines);
     if status.code() == Some(child::UNWRITTEN.into()) {
         return Ok(ProcessEnd::Unwritten(last_line));
     }
@@ -231,22 +233,28 @@ pub(super) fn run_confined(
 }
 
 /// Concludes from how a process ended that wrote no output.
-fn conclude(bounds: &CompileBounds, status: ExitStatus, said: String) -> io::Result<ProcessEnd> {
-    let is_short_of_memory = OUT_OF_MEMORY.iter().any(|words| said.contains(words));
+fn conclude(
+    bounds: &CompileBounds,
+    status: ExitStatus,
+    last_line: String,
+) -> io::Result<ProcessEnd> {
+    let is_short_of_memory = OUT_OF_MEMORY
+        .iter()
+        .any(|message| last_line.contains(message));
     let signal = status.signal().and_then(Signal::from_named_raw);
     let verdict = match (status.code(), signal) {
-        (Some(code), _) if child::is_refusal(code) => CompileVerdict::Refused(said),
-        (Some(PANICKED), _) => CompileVerdict::Broke(said),
+        (Some(code), _) if child::is_refusal(code) => CompileVerdict::Refused(last_line),
+        (Some(PANICKED), _) => CompileVerdict::Broke(last_line),
         (_, Some(Signal::SYS)) => CompileVerdict::ReachedOut,
         (_, Some(Signal::XCPU)) => CompileVerdict::Cpu(bounds.cpu_seconds_max),
         (_, Some(Signal::XFSZ)) => CompileVerdict::Code(bounds.code_bytes_max),
         (_, Some(Signal::ABORT | Signal::SEGV | Signal::ILL | Signal::BUS)) => {
-            CompileVerdict::Broke(format!("{status}: {said}"))
+            CompileVerdict::Broke(format!("{status}: {last_line}"))
         }
         // SIGKILL: from the kernel when memory is short, or from a user.
         (None, _) => return Ok(ProcessEnd::Killed(format!("by {status}"))),
         // An unusable command line, limits that cannot be set, no input: nothing that the component did.
-        (Some(_), _) => return Err(io::Error::other(said)),
+        (Some(_), _) => return Err(io::Error::other(last_line)),
     };
     Ok(ProcessEnd::Found(match verdict {
         // Without memory, the standard library aborts and the compiler refuses.
@@ -259,8 +267,9 @@ fn conclude(bounds: &CompileBounds, status: ExitStatus, said: String) -> io::Res
 
 /// Returns true if this process's file size limit, which its children inherit, is below the bound on code.
 fn may_not_write(bounds: &CompileBounds) -> bool {
-    let most = getrlimit(Resource::Fsize).current;
-    most.is_some_and(|most| most < bounds.code_bytes_max)
+    getrlimit(Resource::Fsize)
+        .current
+        .is_some_and(|most| most < bounds.code_bytes_max)
 }
 
 fn command(program: &Program, bounds: &CompileBounds, arguments: Vec<String>) -> Command {
@@ -322,12 +331,12 @@ fn ends_within(child: &Child, wall_max: Duration) -> io::Result<bool> {
     // The process was not waited for, so its ID cannot belong to another process yet.
     let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
     let mut watched = [PollFd::from_borrowed_fd(process.as_fd(), PollFlags::IN)];
-    let ended = retry_on_intr(|| {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let timeout = Timespec::try_from(left).map_err(|_| Errno::INVAL)?;
+    let ready = retry_on_intr(|| {
+        let remaining = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(remaining).map_err(|_| Errno::INVAL)?;
         poll(&mut watched, Some(&timeout))
     })?;
-    Ok(ended > 0)
+    Ok(ready > 0)
 }
 
 /// Creates a file in memory.
@@ -336,20 +345,20 @@ pub(super) fn in_memory(name: &str) -> io::Result<File> {
 }
 
 /// Returns the lines that a process wrote.
-fn words_of_process(words: &mut File) -> io::Result<String> {
+fn read_stderr(stderr: &mut File) -> io::Result<String> {
     let mut bytes = Vec::new();
-    words.rewind()?;
-    words.take(WORDS_READ_MAX).read_to_end(&mut bytes)?;
+    stderr.rewind()?;
+    stderr.take(STDERR_BYTES_MAX).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Returns a process's restrictions from its first line; none if it ended before it was confined.
-fn confinement_of(words: &str) -> Option<&str> {
-    words.lines().next()?.strip_prefix(CONFINED)
+fn confinement_of(lines: &str) -> Option<&str> {
+    lines.lines().next()?.strip_prefix(CONFINED)
 }
 
 /// Returns a process's last line, without the prefix `error: `.
-fn last_line(words: &str) -> String {
+fn last_line(lines: &str) -> String {
     // A panic's last line is advice on backtraces.
     let says = |line: &&str| {
         let is_other = ["note: ", CONFINED]
@@ -357,11 +366,11 @@ fn last_line(words: &str) -> String {
             .any(|start| line.starts_with(start));
         !line.trim().is_empty() && !is_other
     };
-    let last = words.lines().rev().find(says).unwrap_or("it wrote nothing");
+    let last = lines.lines().rev().find(says).unwrap_or("it wrote nothing");
     let last = last.strip_prefix("error: ").unwrap_or(last);
-    cut(last, WORDS_BYTES_MAX).to_owned()
+    cut(last, LAST_LINE_BYTES_MAX).to_owned()
 }
 
-fn words_of(error: &wasmtime::Error) -> String {
-    cut(&format!("{error:#}"), WORDS_BYTES_MAX).to_owned()
+fn message(error: &wasmtime::Error) -> String {
+    cut(&format!("{error:#}"), LAST_LINE_BYTES_MAX).to_owned()
 }

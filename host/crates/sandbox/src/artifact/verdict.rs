@@ -52,8 +52,9 @@ impl CompileBounds {
     }
 }
 
-/// Returns the remedy for lack of memory. Less than the most that compilers get is half of the container's limit.
+/// Returns the remedy for lack of memory.
 fn remedy(bytes_max: u64) -> String {
+    // `CompileBounds::on` lowers the bound only to half of the container's limit.
     if bytes_max < MEMORY_BYTES_MAX {
         let limit_mib = bytes_max >> 19;
         return format!(
@@ -63,7 +64,7 @@ fn remedy(bytes_max: u64) -> String {
     format!(": {SMALLER}")
 }
 
-/// The reason for which a component cannot be compiled within bounds; the same bytes always have the same.
+/// Why a component cannot be compiled within bounds: always the same for the same bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "kebab-case")]
 pub enum CompileVerdict {

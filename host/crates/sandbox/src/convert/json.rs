@@ -41,19 +41,20 @@ pub(super) fn object(at: &str, text: &str, nulls: Nulls) -> Result<Map<String, V
 
 /// Parses a JSON text. Refuses an object with duplicate member names.
 pub(super) fn value(at: &str, text: &str) -> Result<Value, Rejected> {
-    let parsed = serde_json::from_str(text).map(|Strict(value)| value);
-    parsed.map_err(|error| {
-        let problem = error.to_string();
-        // The parser itself stops at 128 levels, and only the error's text shows it.
-        if problem.starts_with("recursion limit exceeded") {
-            return Rejected::new(at, too_deep());
-        }
-        // Not a syntax error: `StrictVisitor` refused a member, and the text has the remedy.
-        if error.classify() == Category::Data {
-            return Rejected::new(at, problem);
-        }
-        Rejected::new(at, format!("this is not JSON: {problem}"))
-    })
+    serde_json::from_str(text)
+        .map(|Strict(value)| value)
+        .map_err(|error| {
+            let problem = error.to_string();
+            // The parser itself stops at 128 levels, and only the error's text shows it.
+            if problem.starts_with("recursion limit exceeded") {
+                return Rejected::new(at, too_deep());
+            }
+            // Not a syntax error: `StrictVisitor` refused a member, and the text has the remedy.
+            if error.classify() == Category::Data {
+                return Rejected::new(at, problem);
+            }
+            Rejected::new(at, format!("this is not JSON: {problem}"))
+        })
 }
 
 /// A value whose objects have no duplicate members.

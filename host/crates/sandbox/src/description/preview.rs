@@ -108,13 +108,16 @@ fn read(text: &[u8]) -> Result<Preview, Error> {
         children.iter().map(|(kind, _)| kind),
         reads.iter().map(|read| &read.kind),
     )?;
-    let crds = crds.0.into_iter().map(DefinitionEntry::into_kind);
     Ok(Preview {
         name,
         version,
         requests: Requests {
             parents: parents.iter().map(Gvk::group_kind).collect(),
-            crds: crds.collect::<Result<_, _>>()?,
+            crds: crds
+                .0
+                .into_iter()
+                .map(DefinitionEntry::into_kind)
+                .collect::<Result<_, _>>()?,
             children: children
                 .into_iter()
                 .map(|(kind, required)| (kind.group_kind(), required))

@@ -45,7 +45,7 @@ impl<'a> Registry<'a> {
         mirror: Option<&str>,
         actions: &str,
     ) -> Result<Self, Failure> {
-        let (host, repository) = place(oci);
+        let (host, repository) = endpoint(oci);
         let (scheme, host, repository) = match mirror {
             None if oci.insecure => ("http", host, repository),
             None => ("https", host, repository),
@@ -80,11 +80,11 @@ impl<'a> Registry<'a> {
     ) -> Result<(Vec<u8>, Digest), Failure> {
         let call = Call::get(self.url(&format!("manifests/{version}"))?, types);
         let answer = self.call(call).await?;
-        let (text, found) = answer.body_if_ok(what, MANIFEST_BYTES_MAX).await?;
+        let (text, digest) = answer.body_if_ok(what, MANIFEST_BYTES_MAX).await?;
         if let Ok(expected) = version.parse() {
-            check_digest("the manifest", &found, &expected)?;
+            check_digest("the manifest", &digest, &expected)?;
         }
-        Ok((text, found))
+        Ok((text, digest))
     }
 
     /// Returns the list of manifests that refer to a manifest, if the registry knows any.
@@ -111,14 +111,14 @@ impl<'a> Registry<'a> {
             .await?
             .body_if_ok(what, blob.size)
             .await;
-        let (bytes, found) = read.map_err(|failure| match failure.kind {
+        let (bytes, digest) = read.map_err(|failure| match failure.kind {
             // The limit is the size in the manifest, so this is the registry's fault and not the plugin's.
             FailureKind::TooLarge => {
                 Failure::protocol(&url, "it sends more bytes than the manifest says")
             }
             _ => failure,
         })?;
-        check_digest(what, &found, &blob.digest)?;
+        check_digest(what, &digest, &blob.digest)?;
         Ok(bytes)
     }
 
@@ -169,7 +169,7 @@ impl<'a> Registry<'a> {
 
 /// A registry's host and the repository there. Docker Hub's host differs from its name, and has `library/` before its
 /// own images' names.
-fn place(oci: &Oci) -> (&str, String) {
+fn endpoint(oci: &Oci) -> (&str, String) {
     match (oci.reference.registry(), oci.reference.repository()) {
         ("docker.io" | "index.docker.io", repository) => {
             let library = if repository.contains('/') {

@@ -114,24 +114,24 @@ fn bearer(
         check_private(&url)?;
     }
     let service = parameter(challenge, "service");
-    let call = ask(url, service, realm, login)?;
+    let call = token_request(url, service, realm, login)?;
     Ok(SignIn::Token(Box::new(call)))
 }
 
 /// Returns the header with the token from a token server's response.
-pub(super) fn header(text: &[u8], asked: &Url) -> Result<HeaderValue, Failure> {
+pub(super) fn header(text: &[u8], url: &Url) -> Result<HeaderValue, Failure> {
     // A malformed response may still contain a token, so it is not shown.
-    let answered: Value = serde_json::from_slice(text).unwrap_or_default();
+    let answer: Value = serde_json::from_slice(text).unwrap_or_default();
     // OAuth has the second name, and servers send one of them or both.
     let token = ["token", "access_token"]
         .into_iter()
-        .find_map(|name| answered[name].as_str())
-        .ok_or_else(|| Failure::protocol(asked, "there is no token in its answer"))?;
+        .find_map(|name| answer[name].as_str())
+        .ok_or_else(|| Failure::protocol(url, "there is no token in its answer"))?;
     authorization(&Credentials::Bearer(SecretString::from(token)))
 }
 
 /// Builds the request for a token: the registry protocol for a password or none, OAuth for an identity token.
-fn ask(
+fn token_request(
     mut url: Url,
     service: Option<String>,
     realm: &Realm,

@@ -16,20 +16,25 @@ pub(super) fn manifest(stated: wit::Manifest) -> Result<Manifest, Error> {
         &stated.children,
         &stated.reads,
     )?;
-    let crds = stated.crds.iter().enumerate();
-    let config_schema = stated.config_schema.as_deref();
     let manifest = Manifest {
         name: PluginName::new(&stated.name)?,
         version: stated.version,
         parents: stated.parents.into_iter().map(parent).collect(),
-        crds: crds
+        crds: stated
+            .crds
+            .iter()
+            .enumerate()
             .map(|(index, text)| json::object(&format!("crds[{index}]"), text, Nulls::Refused))
             .collect::<Result<_, _>>()?,
         children: convert(stated.children, child)?,
         reads: convert(stated.reads, read)?,
         finalize: stated.finalize,
         reads_own_status: stated.reads_own_status,
-        config_schema: config_schema.map(super::super::config_schema).transpose()?,
+        config_schema: stated
+            .config_schema
+            .as_deref()
+            .map(super::super::config_schema)
+            .transpose()?,
     };
     manifest::check(&manifest)?;
     Ok(manifest)
