@@ -1,4 +1,4 @@
-//! Files that commands read, up to a maximum size, and write atomically, through a temporary file in the same directory.
+//! Files that commands read, up to a maximum size, and write atomically, through a temporary file beside them.
 
 use std::{
     fs::{File, Permissions},
@@ -11,7 +11,7 @@ use tempfile::{Builder, NamedTempFile};
 
 use crate::Exit;
 
-/// The maximum input of a command, in bytes: twice the largest component. Parsed, it takes about fifty times the memory.
+/// A command's largest input, in bytes: twice the largest component. Parsed, it takes about fifty times the memory.
 pub const INPUT_BYTES_MAX: u64 = 64 << 20;
 
 /// Reads to the end.

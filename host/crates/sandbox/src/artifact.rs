@@ -61,8 +61,8 @@ const IMPORTS: [&str; 3] = [
 
 /// Size limits for an artifact and everything in it.
 ///
-/// Some inputs take far more time and memory to compile than their size suggests: a valid module of 600 KB took 37.7 s and
-/// 12.3 GB. These limits keep ordinary mistakes away from the compiler; its process's bounds stop the rest.
+/// Some inputs take far more time and memory to compile than their size suggests: a valid module of 600 KB took 37.7 s
+/// and 12.3 GB. These limits keep ordinary mistakes away from the compiler; its process's bounds stop the rest.
 /// The guests in this repository are far below them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -193,8 +193,8 @@ fn examine(bytes: &[u8], limits: &Limits) -> Result<Inspection, Error> {
 
 /// Checks and compiles in this process, or takes the compiled form from the cache.
 ///
-/// For commands on one file, whose user can end a slow compiler together with the command. A host, which has other plugins
-/// to run, uses a [`Compiler`].
+/// For commands on one file, whose user can end a slow compiler together with the command. A host, which has other
+/// plugins to run, uses a [`Compiler`].
 /// Blocks until the code is compiled: 20 to 500 ms for ordinary guests.
 pub fn compile(
     engine: &Engine,

@@ -29,8 +29,8 @@ const UNCALLED_MAX: usize = 8;
 pub(super) enum CodeSource {
     /// Memory only.
     Memory(Component),
-    /// A file whose bytes were compared with their digest. It is held open, so that a later mapping has the same bytes even
-    /// if the directory has changed.
+    /// A file whose bytes were compared with their digest. It is held open, so that a later mapping has the same bytes
+    /// even if the directory has changed.
     File(Arc<File>),
 }
 
@@ -48,8 +48,8 @@ impl CodeSource {
         // Opened by descriptor: the name may belong to another file by now.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         // SAFETY: an engine of a host made the file from a component, and this engine refuses code of an engine that
-        // differs. The cache put it into a directory that only this user can write to. It is read-only, and it is replaced
-        // as a whole, never changed in place.
+        // differs. The cache put it into a directory that only this user can write to. It is read-only, and it is
+        // replaced as a whole, never changed in place.
         unsafe { Component::deserialize_file(engine, path) }
     }
 }
@@ -73,7 +73,7 @@ struct Linked {
 impl Code {
     /// Returns the adapter for a call; maps and links the code again if it was unmapped.
     pub(super) fn adapter(&self, engine: &wasmtime::Engine) -> Result<Arc<dyn Adapter>, Error> {
-        // Held while the code is mapped: concurrent calls to one component wait for one mapping instead of making several.
+        // Held while the code is mapped, so that concurrent calls to one component make one mapping and not several.
         let mut linked = self.linked.lock();
         (linked.used_at, linked.called) = (Instant::now(), true);
         if let Some(adapter) = &linked.adapter {

@@ -17,8 +17,8 @@ use crate::{
 /// A call is interrupted by the next tick; those that come for other calls find time left.
 const NEXT_TICK: u64 = 1;
 
-/// The ratio of the wall time to the CPU time that a call may take: a node on which a thread gets less than a tenth of a
-/// processor is too slow for the deadline to mean anything.
+/// The wall time that a call may take, as a multiple of the CPU time: where a thread gets less than a tenth of a
+/// processor, a deadline means nothing.
 const WALL_FACTOR: u32 = 10;
 
 /// A running measurement on the calling thread.
@@ -36,8 +36,8 @@ impl Stopwatch {
         }
     }
 
-    /// Returns the CPU time since the start. Must be called on the thread that started the measurement: the clock is the
-    /// thread's own.
+    /// Returns the CPU time since the start. Must be called on the thread that started the measurement: the clock is
+    /// the thread's own.
     pub(super) fn cpu(&self) -> Duration {
         thread_cpu_time().saturating_sub(self.cpu)
     }

@@ -1,7 +1,7 @@
 //! The description that is embedded in a component, so that it can be read without running anything.
 //!
-//! It is JSON in the custom section `innkeeper:description` of the outermost component. Only the executed description is
-//! trusted: a component with a different embedded description is refused.
+//! It is JSON in the custom section `innkeeper:description` of the outermost component. Only the executed description
+//! is trusted: a component with a different embedded description is refused.
 
 use innkeeper_model::Manifest;
 use serde_json::{Map, Value};

@@ -87,8 +87,8 @@ struct Inner {
     describing: Semaphore,
     // One permit per byte that all instances may have together.
     memory: Semaphore,
-    // One permit per byte that instances with long deadlines may have together: half, and no call may have more than the
-    // other half. So a call with a short deadline never waits for a long one.
+    // One permit per byte that instances with long deadlines may have together: half, and no call may have more than
+    // the other half. So a call with a short deadline never waits for a long one.
     long_memory: Semaphore,
     /// Code that may be unmapped while it is idle.
     codes: Codes,

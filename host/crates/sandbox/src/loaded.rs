@@ -34,8 +34,8 @@ struct LoadedComponent {
 }
 
 impl Described {
-    /// Links a component and runs its `describe` in the sandbox, under the limits of a call, but always with the longest of the
-    /// short deadlines.
+    /// Links a component and runs its `describe` in the sandbox, under the limits of a call, but always with the
+    /// longest of the short deadlines.
     ///
     /// Blocks as long as such calls take.
     pub fn load(engine: &Engine, artifact: &Artifact, limits: &Limits) -> Result<Self, Error> {

@@ -1,10 +1,10 @@
 //! The threads that run guests.
 //!
 //! Plain threads and not the asynchronous runtime's: a guest computes for as long as the deadline allows.
-//! A plugin holds at most half the threads, so that one that is slow cannot starve the others, and a single one from the
-//! moment that it exceeds a deadline until it answers again.
-//! Slow plugins, and those with a long deadline, leave one thread to the others, which wait for short deadlines only. Of
-//! the memory, the engine leaves them half.
+//! A plugin holds at most half the threads, so that one that is slow cannot starve the others, and a single one from
+//! the moment that it exceeds a deadline until it answers again.
+//! Slow plugins, and those with a long deadline, leave one thread to the others, which wait for short deadlines only.
+//! Of the memory, the engine leaves them half.
 
 use std::{
     collections::VecDeque,
@@ -26,8 +26,8 @@ use crate::{
 /// After this time, a group of dry-run calls leaves the thread, once the running call has ended.
 ///
 /// Handing a thread over takes about as long as a call, so a group has many usual calls (about 0.3 ms).
-/// Passes wait for the thread, so it is far less than a deadline. Measured with 1,000 live parents: a swap takes 79 ms in
-/// groups, and took 204 ms with single calls.
+/// Passes wait for the thread, so it is far less than a deadline. Measured with 1,000 live parents: a swap takes 79 ms
+/// in groups, and took 204 ms with single calls.
 const DRY_RUN_GROUP_MAX: Duration = Duration::from_millis(5);
 
 /// One call, owned, so that it can go to another thread.
@@ -179,8 +179,8 @@ impl Pool {
 
     /// Runs a dry run's calls in order on one thread. All plugins with short deadlines together have one such
     /// group at a time, outside of their shares, and those with long deadlines another one, unless the threads are
-    /// [for dry runs](Self::for_dry_runs). A group that takes long ends early, but after at least one call, and returns the
-    /// remaining jobs.
+    /// [for dry runs](Self::for_dry_runs). A group that takes long ends early, but after at least one call, and returns
+    /// the remaining jobs.
     ///
     /// A call that exceeds the deadline here does not make the plugin's active revision slow.
     pub async fn dry_run<R: Reads + 'static>(

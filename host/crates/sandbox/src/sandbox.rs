@@ -29,8 +29,8 @@ pub(super) struct FinishedCall {
     waited_for_memory: bool,
 }
 
-/// Runs guest code, and returns its result or the reason for the missing one. The instance and all that it holds are gone
-/// afterwards.
+/// Runs guest code, and returns its result or the reason for the missing one. The instance and all that it holds are
+/// gone afterwards.
 pub(super) fn run<T>(
     (engine, component): (&Engine, &Digest),
     reads: Box<dyn AnyReads>,
@@ -38,8 +38,8 @@ pub(super) fn run<T>(
     limits: &Limits,
     guest: impl FnOnce(&mut Store<StoreState>) -> wasmtime::Result<T>,
 ) -> (Result<T, Ending>, FinishedCall) {
-    // Taken before the clock starts, because waiting is not the guest's time, and held until the store is dropped. Memory
-    // comes first in every call: with one order, no two calls wait for each other.
+    // Taken before the clock starts, because waiting is not the guest's time, and held until the store is dropped.
+    // Memory comes first in every call: with one order, no two calls wait for each other.
     let memory_bytes_max = engine.memory_bytes_max(limits.memory_bytes_max);
     let memory = engine.memory(memory_bytes_max, limits.has_long_deadline());
     let _slot = engine.slot();

@@ -2,8 +2,8 @@
 //!
 //! A pure data structure: it starts nothing and waits for nothing.
 //! Clients with waiting calls take turns, so that a client with one call does not wait for all another one's calls.
-//! Slow calls hold fewer than all threads, so that a prompt client waits for prompt calls only. The engine shares out the
-//! memory of calls in the same way, by their deadlines.
+//! Slow calls hold fewer than all threads, so that a prompt client waits for prompt calls only. The engine shares out
+//! the memory of calls in the same way, by their deadlines.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -29,8 +29,8 @@ pub(super) enum CallVerdict {
 #[derive(Debug)]
 pub(super) struct Schedule<C, W> {
     clients: BTreeMap<C, ClientCalls<W>>,
-    /// The clients with waiting calls, each once. The first one that may run is next. One that may not keeps its place, so
-    /// that slow clients take turns too.
+    /// The clients with waiting calls, each once. The first one that may run is next. One that may not keeps its place,
+    /// so that slow clients take turns too.
     turns: VecDeque<C>,
     /// Running slow calls.
     slow_running: usize,
@@ -59,8 +59,8 @@ struct ClientCalls<W> {
     waiting: VecDeque<WaitingCall<W>>,
     running: usize,
     running_max: usize,
-    /// True from a call that exceeded its deadline to the next one that answers. Its calls run one at a time meanwhile, so
-    /// that a plugin that loops holds one thread.
+    /// True from a call that exceeded its deadline to the next one that answers. Its calls run one at a time meanwhile,
+    /// so that a plugin that loops holds one thread.
     slow: bool,
 }
 
@@ -247,8 +247,8 @@ mod tests {
         assert_eq!(drained(&mut schedule), [('a', 1)]);
     }
 
-    /// Each step adds calls (`a1`, or `A1` with a long deadline), or ends one (`-a`, and `!a` if it exceeded its deadline),
-    /// and states the calls that run next. At most two slow calls run at a time.
+    /// Each step adds calls (`a1`, or `A1` with a long deadline), or ends one (`-a`, and `!a` if it exceeded its
+    /// deadline), and states the calls that run next. At most two slow calls run at a time.
     #[test]
     fn slow_calls_wait_for_each_other_and_prompt_ones_do_not_wait_for_them() {
         let mut schedule = Schedule::new(2);
@@ -430,7 +430,7 @@ mod tests {
             }
         }
 
-        /// A slow client waits for one call of each other slow client at most, before a thread for slow calls is its own.
+        /// A slow client waits for at most one call of each other slow client before it gets a thread.
         #[test]
         fn slow_clients_do_not_starve_each_other(calls in vec(0..4_usize, 1..60)) {
             let mut schedule = Schedule::new(1);

@@ -20,8 +20,8 @@ use crate::{
 
 /// Random bytes per `random` call; the contract states this limit.
 const RANDOM_BYTES_PER_CALL_MAX: usize = 4096;
-/// The time until the instance is complete, in milliseconds since the epoch: not zero, at which Go's runtime gives up, and
-/// earlier than each pass, so that no clock goes back.
+/// The time until the instance is complete, in milliseconds since the epoch: not zero, at which Go's runtime gives up,
+/// and earlier than each pass, so that no clock goes back.
 pub(super) const STARTUP_MS: u64 = 1_000;
 /// Random bytes in one pass, and as many before it; the contract states this limit.
 const RANDOM_BYTES_MAX: usize = 64 * 1024;

@@ -14,8 +14,8 @@ use std::{
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use slab::Slab;
 
-/// The time between two ticks for calls that a tick has not interrupted yet: they wait for a processor or for the host, or
-/// the tick came while they set a later time.
+/// The time between two ticks for calls that a tick has not interrupted yet: they wait for a processor or for the host,
+/// or the tick came while they set a later time.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Ticks when a [`Watched`] call's time has come; dropping it waits for the thread.

@@ -162,8 +162,8 @@ pub(super) fn link(linker: &mut Linker<StoreState>, component: &Component) -> wa
 
 /// Adds the socket functions, whatever their types are: each ends the call.
 ///
-/// This runs outside the call limits, for every import that a component names: so it compares names with the table alone,
-/// and makes no text before a call.
+/// This runs outside the call limits, for every import that a component names: so it compares names with the table
+/// alone, and makes no text before a call.
 fn link_sockets(
     linker: &mut Linker<StoreState>,
     world: &types::Component,
@@ -229,8 +229,7 @@ fn handles(state: &mut StoreState) -> &mut ResourceTable {
 
 /// A guest's standard stream. Several handles may be open to one.
 struct LogStream {
-    /// The level of its lines. The error stream has the message of a panic, which must reach the condition even when the
-    /// log is full.
+    /// The level of its lines: error for standard error, which has the message of a panic.
     level: LogLevel,
     log: Arc<Mutex<LogBuffer>>,
 }

@@ -109,7 +109,7 @@ impl fmt::Debug for PublicKey {
 impl SigningKey {
     /// Reads a PEM text with an unencrypted private key in PKCS#8.
     pub fn from_pem(text: &str) -> Result<Self, InvalidKey> {
-        // cosign's private keys are encrypted, in a form of its own: `ENCRYPTED SIGSTORE PRIVATE KEY`.
+        // cosign encrypts its private keys: `ENCRYPTED SIGSTORE PRIVATE KEY`.
         if text.contains("-----BEGIN ENCRYPTED ") {
             return Err(InvalidKey::Encrypted);
         }

@@ -70,9 +70,9 @@ const FILE_BYTES: u64 = 4096;
 ///
 /// # Expected flow
 ///
-/// Open it once, and give it to [`compile`](super::compile) or to a [`Compiler`](super::Compiler), which fill and read the
-/// compiled part. Keep an active revision's bytes, so that it can start again while the registry is down, and state the
-/// components that each owner needs: the others are removed.
+/// Open it once, and give it to [`compile`](super::compile) or to a [`Compiler`](super::Compiler), which fill and read
+/// the compiled part. Keep an active revision's bytes, so that it can start again while the registry is down, and state
+/// the components that each owner needs: the others are removed.
 ///
 /// ```
 /// use innkeeper_model::Digest;
@@ -94,8 +94,8 @@ const FILE_BYTES: u64 = 4096;
 ///
 /// # Guarantees
 ///
-/// Every entry is whole, also after a crash: a file gets its name after the last byte is on disk. A damaged entry counts as
-/// missing.
+/// Every entry is whole, also after a crash: a file gets its name after the last byte is on disk. A damaged entry
+/// counts as missing.
 ///
 /// With a bound, the directory exceeds it only by components that are kept, and for a moment by the last one that was
 /// written.
@@ -145,7 +145,7 @@ impl Cache {
         Ok(cache)
     }
 
-    /// Bounds the directory: beyond this size, components that are not needed are removed, the least recently used first.
+    /// Bounds the directory: beyond this size, unneeded components are removed, the least recently used first.
     pub fn with_bytes_max(self, bytes_max: u64) -> Self {
         Self {
             bytes_max: Some(bytes_max),

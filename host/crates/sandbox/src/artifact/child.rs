@@ -1,8 +1,8 @@
 //! The process that compiles one plugin, or checks one configuration: it limits and confines itself, reads from
 //! standard input, and writes native code or the configuration's problems to standard output.
 //!
-//! If the compiler breaks down or takes too much, this process ends and not the host. It knows no file, no cluster and no
-//! cache.
+//! If the compiler breaks down or takes too much, this process ends and not the host. It knows no file, no cluster and
+//! no cache.
 
 use std::{
     fs,
@@ -117,8 +117,8 @@ pub(super) fn is_refusal(code: i32) -> bool {
     code == i32::from(REFUSED)
 }
 
-/// Limits and confines this process, calls `confined`, and does the work with `input` whose result goes to `output`. Must run
-/// before any other thread.
+/// Limits and confines this process, calls `confined`, and does the work with `input` whose result goes to `output`.
+/// Must run before any other thread.
 pub fn child(
     bounds: ChildBounds,
     task: ChildTask,
@@ -179,8 +179,8 @@ fn limit(bounds: &ChildBounds) -> io::Result<()> {
         code_bytes_max: code,
         host_process: _,
     } = *bounds;
-    // First, while there is enough address space. Most systems allow a process to raise its own score. If not, the kernel
-    // ends the largest process, which is a compiler that needs too much; so the error is ignored.
+    // First, while there is enough address space. Most systems allow a process to raise its own score. If not, the
+    // kernel ends the largest process, which is a compiler that needs too much; so the error is ignored.
     drop(fs::write("/proc/self/oom_score_adj", OOM_SCORE));
     for (resource, current, maximum) in [
         (Resource::Core, 0, 0),

@@ -2,7 +2,7 @@
 //!
 //! The kernel enforces it twice, as far as it can: Landlock refuses files, TCP, and signals to other processes; seccomp
 //! refuses all system calls that compiling does not need.
-//! The output is native code that a host runs, so a compiler that a component took over is stopped and not only refused.
+//! The output is native code that a host runs, so a compiler that a component took over is stopped, not only refused.
 
 use std::{collections::BTreeMap, env::consts::ARCH, fmt, io, process};
 
@@ -54,8 +54,8 @@ const NEEDED: [i64; 29] = [
     libc::SYS_writev,
 ];
 
-/// System calls that reach another process, another machine or the kernel itself. No library makes them on its own, so they
-/// end the process.
+/// System calls that reach another process, another machine or the kernel itself. No library makes them on its own, so
+/// they end the process.
 ///
 /// Opening a file does not: the allocator may read how many processors there are, and has another way without it.
 const REACHING: [i64; 35] = [

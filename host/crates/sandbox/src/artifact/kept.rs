@@ -1,8 +1,8 @@
 //! Content-addressed component cache, so that a known revision starts without its registry.
 //!
 //! Files are named by digest, and every read checks it.
-//! The bytes do not show their signature, so a checked one is noted in a file beside them. This is as safe as the compiled
-//! code in the same directory.
+//! The bytes do not show their signature, so a checked one is noted in a file beside them. This is as safe as the
+//! compiled code in the same directory.
 //! The owners decide which components are needed: [`Needs`](super::Needs).
 
 use std::{io, path::PathBuf};

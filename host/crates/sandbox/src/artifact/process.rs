@@ -46,8 +46,8 @@ const STDERR_BYTES_MAX: u64 = 1 << 20;
 /// The messages for lack of memory: from the standard library before it aborts, and from the compiler.
 const OUT_OF_MEMORY: [&str; 2] = ["memory allocation of", "out of memory"];
 
-/// The cause if the kernel stopped a process before it was confined. It had not read the component, so the profile of the
-/// container forbids a call that it needs.
+/// The cause if the kernel stopped a process before it was confined. It had not read the component, so the profile of
+/// the container forbids a call that it needs.
 const STOPPED_BEFORE: &str = "it was stopped at a system call before it read the component: allow landlock_create_ruleset, landlock_restrict_self, prctl, prlimit64 and seccomp in the seccomp profile of the container";
 
 /// The exit code after a Rust panic.

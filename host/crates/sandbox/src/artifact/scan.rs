@@ -9,8 +9,8 @@ use wasmparser::{
 
 use super::{Error, Limits};
 
-/// Levels of component and instance types within each other. `wasmparser` reads them by recursion without a limit: 3 KB of
-/// types overflow a 2 MiB stack. WIT worlds have three levels.
+/// Levels of component and instance types within each other. `wasmparser` reads them by recursion without a limit: 3 KB
+/// of types overflow a 2 MiB stack. WIT worlds have three levels.
 const TYPE_LEVELS_MAX: usize = 32;
 
 /// Returns the engine's features: must match [`engine`](crate::engine), or a component would pass here and fail in the

@@ -1,5 +1,5 @@
-//! The bounds on a compiler, and the verdict on a component that cannot be compiled within them: it is the same at every
-//! attempt.
+//! The bounds on a compiler, and the verdict on a component that cannot be compiled within them: it is the same at
+//! every attempt.
 
 use std::{num::NonZeroU32, time::Duration};
 

@@ -115,8 +115,8 @@ impl Adapter for V0_1 {
 
     fn describe(&self, store: &mut Store<StoreState>) -> wasmtime::Result<Result<Manifest, Error>> {
         let instance = self.instantiate(store)?;
-        // Both functions are compared with the types of the contract now, so that a difference refuses the load and not the
-        // first pass.
+        // Both functions are compared with the types of the contract now, so that a difference refuses the load and not
+        // the first pass.
         let reconcile = instance
             .get_typed_func::<(LoweredRequest<'_>,), ReconcileResults>(&mut *store, self.reconcile);
         let describe = instance.get_typed_func::<(), DescribeResults>(&mut *store, self.describe);

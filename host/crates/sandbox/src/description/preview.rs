@@ -26,7 +26,7 @@ const PROBLEM_BYTES_MAX: usize = 200;
 
 /// A plugin's name and requests, from the embedded description.
 ///
-/// Not trusted: it serves only to decide if the component is compiled, whose executed description then has to be the same.
+/// Not trusted: it only decides if the component is compiled, whose executed description then has to be the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preview {
     /// The plugin's name.
@@ -54,8 +54,8 @@ pub fn preview(component: &[u8]) -> Result<Option<Preview>, Error> {
 
 /// Checks the form of the embedded configuration schema, and compiles nothing.
 ///
-/// No grant would help a component whose schema is refused. A description that cannot be read passes: [`preview`] has its
-/// problem.
+/// No grant would help a component whose schema is refused. A description that cannot be read passes: [`preview`] has
+/// its problem.
 ///
 /// # Errors
 ///

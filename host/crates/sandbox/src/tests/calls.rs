@@ -173,8 +173,8 @@ fn an_endless_loop_ends_at_its_deadline() {
             limit: limits.deadline
         })
     );
-    // Not before it has had its CPU time, or ten times as much wall time: a busy machine may give it less than a tenth of a
-    // processor.
+    // Not before it has had its CPU time, or ten times as much wall time: a busy machine may give it less than a tenth
+    // of a processor.
     let wall = started.elapsed();
     let had_its_time = called.cpu >= limits.deadline || wall >= limits.deadline * 10;
     assert!(had_its_time, "{:?} in {wall:?}", called.cpu);

@@ -69,7 +69,8 @@ fn spins_in_describe() {
     );
 }
 
-/// Every plugin describes itself within a short deadline, also one with a long deadline, and takes no instance from calls meanwhile.
+/// Every plugin describes itself within a short deadline, also one with a long deadline, and takes no instance from
+/// calls meanwhile.
 #[test]
 fn spins_in_describe_beside_a_call() {
     let engine = Engine::new(&EngineSettings::new(NonZeroU32::MIN)).unwrap();

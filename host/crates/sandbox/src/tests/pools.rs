@@ -233,8 +233,8 @@ async fn a_looping_plugin_does_not_starve_another() {
     }
 }
 
-/// Q4: three plugins that spin ask for all threads and for this much memory at once. Each of them has several calls, so that
-/// a thread which ends one finds the next.
+/// Q4: three plugins that spin ask for all threads and for this much memory at once. Each of them has several calls, so
+/// that a thread which ends one finds the next.
 async fn check_neighbour_is_served(engine: &Engine, threads: usize, memory_bytes_max: usize) {
     let deadline = SHORT_DEADLINE_MAX + Duration::from_millis(1);
     let job = |deadline, memory_bytes_max| Job {

@@ -1,4 +1,4 @@
-//! Attempts to leave a confined process. The test program starts itself again for each, because nothing ends a confinement.
+//! Attempts to leave a confined process. The test program starts itself again for each: nothing ends a confinement.
 
 use std::{
     env,

@@ -139,8 +139,8 @@ fn a_description_that_breaks_a_rule_or_a_bound_has_no_preview() {
     assert!(error.contains("more than 4194304 bytes"), "{error}");
 }
 
-/// The host reads these texts before it knows if anything is granted. Built as values, some overflow the stack and others take
-/// hundreds of MB.
+/// The host reads these texts before it knows if anything is granted. Built as values, some overflow the stack and
+/// others take hundreds of MB.
 #[test]
 fn the_preview_skips_hostile_parts_without_building_them() {
     let web = web().to_string();
