@@ -46,8 +46,8 @@ impl Described {
             seed: [0; 32],
         };
         let limits = Limits {
-            // A description with many definitions takes longer than any answer. But while it is made, no other plugin
-            // describes itself, and a call may wait for memory.
+            // A description with many definitions takes longer than any answer. But meanwhile, all other plugins wait to
+            // describe themselves, and a call may wait for memory.
             deadline: SHORT_DEADLINE_MAX,
             ..limits.clone()
         };

@@ -327,15 +327,15 @@ mod tests {
         let rate = LogRate::default();
         let start = Instant::now();
         let mut dropped = Dropped::default();
-        let kept = rate.admit(100, vec![line(60), line(60)], &mut dropped, start);
-        assert_eq!((kept.len(), dropped.lines), (1, 1));
+        let lines = rate.admit(100, vec![line(60), line(60)], &mut dropped, start);
+        assert_eq!((lines.len(), dropped.lines), (1, 1));
         let soon = start + Duration::from_millis(100);
         assert!(
             rate.admit(100, vec![line(60)], &mut dropped, soon)
                 .is_empty()
         );
         let later = start + Duration::from_secs(5);
-        let kept = rate.admit(100, vec![line(60), line(60)], &mut dropped, later);
-        assert_eq!(kept.len(), 1);
+        let lines = rate.admit(100, vec![line(60), line(60)], &mut dropped, later);
+        assert_eq!(lines.len(), 1);
     }
 }

@@ -287,14 +287,14 @@ mod tests {
                     continue;
                 }
                 let client = name.to_ascii_lowercase();
-                let ended = running.iter().position(|call| call.client == client);
-                let ended = running.remove(ended.unwrap());
+                let index = running.iter().position(|call| call.client == client);
+                let call = running.remove(index.unwrap());
                 let verdict = if sign == '!' {
                     CallVerdict::Slow
                 } else {
                     CallVerdict::Prompt
                 };
-                schedule.done(&ended, verdict);
+                schedule.done(&call, verdict);
             }
             let mut next = Vec::new();
             while let Some((call, work)) = schedule.next() {

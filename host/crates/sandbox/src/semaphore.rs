@@ -108,12 +108,12 @@ mod tests {
     #[test]
     fn threads_hold_at_most_all_permits_and_none_is_left_waiting() {
         let semaphore = Semaphore::new(100);
-        let held = AtomicUsize::new(0);
+        let in_use = AtomicUsize::new(0);
         let most = AtomicUsize::new(0);
         thread::scope(|scope| {
             for thread in 0..8 {
                 let semaphore = &semaphore;
-                let held = &held;
+                let in_use = &in_use;
                 let most = &most;
                 scope.spawn(move || {
                     for turn in 0..200 {
@@ -124,10 +124,10 @@ mod tests {
                             thread * 7 + turn % 5
                         };
                         let permits = semaphore.acquire(count);
-                        let now = held.fetch_add(permits.count, Ordering::SeqCst) + permits.count;
+                        let now = in_use.fetch_add(permits.count, Ordering::SeqCst) + permits.count;
                         most.fetch_max(now, Ordering::SeqCst);
                         thread::yield_now();
-                        held.fetch_sub(permits.count, Ordering::SeqCst);
+                        in_use.fetch_sub(permits.count, Ordering::SeqCst);
                     }
                 });
             }

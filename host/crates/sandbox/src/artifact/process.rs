@@ -367,8 +367,11 @@ fn last_line(lines: &str) -> String {
         !line.trim().is_empty() && !is_other
     };
     let last = lines.lines().rev().find(says).unwrap_or("it wrote nothing");
-    let last = last.strip_prefix("error: ").unwrap_or(last);
-    cut(last, LAST_LINE_BYTES_MAX).to_owned()
+    cut(
+        last.strip_prefix("error: ").unwrap_or(last),
+        LAST_LINE_BYTES_MAX,
+    )
+    .to_owned()
 }
 
 fn message(error: &wasmtime::Error) -> String {

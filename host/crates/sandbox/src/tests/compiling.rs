@@ -271,10 +271,10 @@ fn a_process_computes_where_no_other_does() {
             scope.spawn(|| check_runs(&compile(&compiler).unwrap()));
         }
     });
-    let told = fs::read_to_string(case.path("told")).unwrap();
-    let mut told: Vec<&str> = told.lines().collect();
-    told.sort_unstable();
-    assert_eq!(told, ["--threads=1", "--threads=2", "--threads=3"]);
+    let lines = fs::read_to_string(case.path("told")).unwrap();
+    let mut arguments: Vec<&str> = lines.lines().collect();
+    arguments.sort_unstable();
+    assert_eq!(arguments, ["--threads=1", "--threads=2", "--threads=3"]);
 }
 
 #[test]

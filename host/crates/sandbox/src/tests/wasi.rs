@@ -303,7 +303,7 @@ fn a_call_of_sockets_ends_the_call() {
     let guest = || importing(&interfaces, &functions);
     // A toolchain may import them all, and a plugin need not call any.
     check_answers(guest());
-    for (doing, told) in [
+    for (doing, problem) in [
         (
             "(drop (call $instance-network))",
             "wasi:sockets/instance-network#instance-network",
@@ -313,7 +313,7 @@ fn a_call_of_sockets_ends_the_call() {
             "wasi:sockets/tcp-create-socket#create-tcp-socket",
         ),
     ] {
-        check_faults(guest().doing(doing, &[]), "GuestTrapped", told);
+        check_faults(guest().doing(doing, &[]), "GuestTrapped", problem);
         check_faults(
             guest().doing(doing, &[]),
             "GuestTrapped",
@@ -325,7 +325,7 @@ fn a_call_of_sockets_ends_the_call() {
             &Limits::default(),
         );
         let error = format!("{:#}", anyhow::Error::new(starting.err().unwrap()));
-        assert!(error.contains(told), "{error}");
+        assert!(error.contains(problem), "{error}");
     }
 }
 
@@ -549,8 +549,8 @@ fn a_panic_that_is_written_is_told() {
         &panicking,
         &["thread 'main' panicked at src/lib.rs:3:5:\nboom\n"],
     );
-    let told = "thread 'main' panicked at src/lib.rs:3:5: boom";
-    check_faults(guest, "GuestTrapped", told);
+    let problem = "thread 'main' panicked at src/lib.rs:3:5: boom";
+    check_faults(guest, "GuestTrapped", problem);
 }
 
 #[test]
@@ -578,8 +578,8 @@ fn a_flood_of_written_lines_is_cut_off_and_counted() {
             "{}",
             called.log.len()
         );
-        let kept: usize = called.log.iter().map(|line| line.message.len() + 16).sum();
-        assert!(kept <= 16 * 1024, "{kept}");
+        let bytes: usize = called.log.iter().map(|line| line.message.len() + 16).sum();
+        assert!(bytes <= 16 * 1024, "{bytes}");
         assert!(called.log_dropped.lines >= 1400, "{:?}", called.log_dropped);
     }
 }
@@ -618,8 +618,8 @@ fn handles_are_bounded() {
     let opening = repeating(5000, "(call $output-stream (call $get-stdout))");
     check_answers(writing().doing(&opening, &[]));
     let hoarding = repeating(1001, "(drop (call $get-stdout))");
-    let told = "1000 handles at a time";
-    check_faults(writing().doing(&hoarding, &[]), "LimitExceeded", told);
+    let problem = "1000 handles at a time";
+    check_faults(writing().doing(&hoarding, &[]), "LimitExceeded", problem);
 }
 
 #[test]
@@ -637,8 +637,8 @@ fn waits_are_bounded() {
     let dropping = repeating(5000, &format!("(call $pollable {waiting})"));
     check_answers(guest().doing(&dropping, &[]));
     let hoarding = repeating(1001, &format!("(drop {waiting})"));
-    let told = "1000 handles at a time";
-    check_faults(guest().doing(&hoarding, &[]), "LimitExceeded", told);
+    let problem = "1000 handles at a time";
+    check_faults(guest().doing(&hoarding, &[]), "LimitExceeded", problem);
 }
 
 #[test]
@@ -670,8 +670,8 @@ fn only_a_guest_that_uses_wasi_has_its_state() {
 fn an_exit_is_no_answer() {
     let functions = [("cli/exit", "exit", "(param i32)")];
     let guest = importing(&["cli/exit"], &functions).doing("(call $exit (i32.const 0))", &[]);
-    let told = "Exited with i32 exit status 0";
-    check_faults(guest, "GuestTrapped", told);
+    let problem = "Exited with i32 exit status 0";
+    check_faults(guest, "GuestTrapped", problem);
 }
 
 #[test]

@@ -146,8 +146,8 @@ fn said(output: &Output) -> String {
 
 /// This kernel's Landlock version.
 fn landlock() -> Option<u32> {
-    let said = said(&run("compile"));
-    let (_, version) = said.split_once("Landlock V")?;
+    let output = said(&run("compile"));
+    let (_, version) = output.split_once("Landlock V")?;
     version.split(',').next()?.parse().ok()
 }
 
@@ -166,8 +166,8 @@ fn a_part_of_the_filters_is_told_apart_from_none() {
     let expected = [", no seccomp", ", a part of seccomp", ", seccomp"];
     for (filters, expected) in expected.into_iter().enumerate() {
         let landlock = None;
-        let told = Confinement { landlock, filters }.to_string();
-        assert_eq!(told, format!("confined: no Landlock{expected}"));
+        let line = Confinement { landlock, filters }.to_string();
+        assert_eq!(line, format!("confined: no Landlock{expected}"));
     }
 }
 
