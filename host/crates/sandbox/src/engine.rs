@@ -31,7 +31,7 @@ const WASM_STACK_BYTES_MAX: usize = 512 * KIB;
 /// Functions named in a fault: enough to find the place in a condition, which people read.
 const BACKTRACE_FRAMES_MAX: usize = 10;
 
-/// The way in which the cost of calls is bounded.
+/// The bound on the cost of calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Metering {
     /// By time alone: the fast way.
@@ -48,14 +48,14 @@ pub struct EngineSettings {
     pub calls_max: NonZeroU32,
     /// The largest memory limit that any plugin may have, in bytes; address space only, nothing is allocated.
     pub memory_bytes_max: usize,
-    /// Memory that all instances may have together, in bytes; none: as much as each may have. A call that may
-    /// need more than is left waits. No call may have more than half.
+    /// Memory for all instances together, in bytes; none: no bound. A call that may need more than is left waits. No call
+    /// may have more than half.
     pub memory_together_bytes_max: Option<usize>,
     /// If true, the kernel is asked for the pages that a guest has touched, which makes wiping cheaper.
     /// Only where swap is off ([`swap_is_off`](crate::swap_is_off)): a touched page that was swapped out is not
     /// wiped, and the next guest could read it.
     pub pagemap_scan: bool,
-    /// The way in which the cost of calls is bounded.
+    /// The bound on the cost of calls.
     pub metering: Metering,
 }
 
@@ -126,7 +126,7 @@ impl Engine {
 
     /// Unmaps components that have been idle for this long, and returns how many.
     ///
-    /// Their next call maps it again, which takes some milliseconds; calls that run are not concerned.
+    /// The next call maps a component again, which takes some milliseconds. Running calls keep their code.
     pub fn unmap_idle(&self, idle: Duration) -> usize {
         self.inner.codes.unmap_idle(idle)
     }

@@ -151,7 +151,7 @@ fn breakdown(state: &mut StoreState, error: &wasmtime::Error, lift_bytes_max: us
             problem: error.root_cause().to_string(),
         };
     }
-    // Wasmtime refuses the argument before the host's function is entered, and only the error's text tells.
+    // Wasmtime refuses the argument before the host's function is entered, and only the error's text shows it.
     if trap.is_none() && error.root_cause().to_string().contains(LIFT_REFUSED) {
         return CallFault::LimitExceeded {
             limit: CallLimit::ArgumentBytes,

@@ -131,7 +131,7 @@ impl StoreState {
         }
     }
 
-    /// Returns true until the export is entered. What a runtime asks for then does not belong to the pass.
+    /// Returns true until the export is entered. A runtime's requests until then do not belong to the pass.
     const fn is_starting(&self) -> bool {
         self.instantiated_at.is_none()
     }

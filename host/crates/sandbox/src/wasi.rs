@@ -381,7 +381,7 @@ impl poll::HostPollable for StoreState {
 
     fn drop(&mut self, pollable: Resource<DynPollable>) -> wasmtime::Result<()> {
         let Wasi { handles, waits, .. } = wasi(self);
-        // The table gives the number to another handle.
+        // The table may give the number to another handle.
         waits.remove(&pollable.rep());
         poll::HostPollable::drop(handles, pollable)
     }

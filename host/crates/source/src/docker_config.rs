@@ -18,7 +18,7 @@ pub struct DockerConfig {
 #[derive(Clone, Debug)]
 pub(super) enum Login {
     Password(Credentials),
-    /// An identity token, which buys access tokens.
+    /// An identity token, which is exchanged for access tokens.
     Identity(SecretString),
     /// An access token.
     Registry(SecretString),

@@ -6,8 +6,8 @@ use innkeeper_model::Digest;
 use serde_json::Value;
 
 use super::{
-    DockerConfig, Error, Expectation, FailureKind, Fetched, Fetcher, InvalidReference, Oci,
-    Package, Proxies, Pushed, Reference, Settings, SigningKey, Source,
+    DockerConfig, Error, Expectation, FailureKind, Fetched, Fetcher, Oci, Package, Proxies, Pushed,
+    Reference, Settings, SigningKey, Source,
 };
 
 /// An optional reference prefix, as other tools write it.
@@ -53,23 +53,20 @@ pub struct RegistryArtifact {
 impl RegistryArtifact {
     /// Parses the reference and prepares the client; sends nothing yet.
     pub fn open(reference: &str, settings: &RegistrySettings) -> Result<Self, Error> {
-        Self::at(without_scheme(reference).parse(), settings)
-    }
-
-    fn at(
-        reference: Result<Reference, InvalidReference>,
-        settings: &RegistrySettings,
-    ) -> Result<Self, Error> {
         let RegistrySettings {
             insecure,
             certificates_pem,
             docker_config,
             proxies,
         } = settings;
-        let reference = reference.map_err(|invalid| {
-            let failure = FailureKind::SourceInvalid.failure(invalid.to_string());
-            Error::new("understand the reference".to_owned(), failure)
-        })?;
+        let reference = reference
+            .strip_prefix(SCHEME)
+            .unwrap_or(reference)
+            .parse::<Reference>()
+            .map_err(|invalid| {
+                let failure = FailureKind::SourceInvalid.failure(invalid.to_string());
+                Error::new("understand the reference".to_owned(), failure)
+            })?;
         let docker_config = docker_config
             .as_ref()
             // A file that only names credential helpers is ignored, unless the user named the file.
@@ -133,10 +130,6 @@ impl RegistryArtifact {
             .sign(&self.artifact, repository, manifest, key)
             .await
     }
-}
-
-fn without_scheme(reference: &str) -> &str {
-    reference.strip_prefix(SCHEME).unwrap_or(reference)
 }
 
 fn has_logins(text: &[u8]) -> bool {

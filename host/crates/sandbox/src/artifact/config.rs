@@ -1,5 +1,5 @@
-//! Checks configurations in the confined process: strangers wrote schema and configuration, and neither the
-//! compiled patterns in the one nor the evaluation of the other is bounded by size.
+//! Checks configurations in the confined process. Strangers write schemas and configurations: a short schema can have
+//! large compiled patterns, and a short configuration can take long to check.
 
 use std::{
     borrow::Cow,

@@ -232,7 +232,7 @@ pub(super) fn run_confined(
     conclude(bounds, status, last_line)
 }
 
-/// Concludes from how a process ended that wrote no output.
+/// Returns the conclusion from the end of a process that wrote no output.
 fn conclude(
     bounds: &CompileBounds,
     status: ExitStatus,

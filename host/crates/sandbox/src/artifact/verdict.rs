@@ -5,7 +5,7 @@ use std::{num::NonZeroU32, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-/// A compiler's most address space, in bytes: enough for an ordinary component with about 6 MB.
+/// A compiler's largest address space, in bytes: enough for an ordinary component with about 6 MB.
 const MEMORY_BYTES_MAX: u64 = 2 << 30;
 
 /// The remedy for a component that exceeds a limit.
