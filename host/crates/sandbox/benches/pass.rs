@@ -34,14 +34,14 @@ const CONTEXT: Context = Context {
     seed: [1; 32],
 };
 
-/// The promise: the cost of any pass, and the additional cost for each KB of JSON that crosses the boundary.
+/// The target: a pass's fixed cost, and the additional cost per KB of JSON that crosses the boundary.
 const FIXED: Duration = Duration::from_micros(15);
 const PER_KB: Duration = Duration::from_micros(8);
 
-/// Takes the time of one step out of a call's timing.
+/// Selects one step's time from a call's timing.
 type Step = fn(&Timing) -> Duration;
 
-/// The number of passes of the summary.
+/// Passes in the summary.
 const PASSES: usize = 5000;
 
 fn main() -> anyhow::Result<()> {
@@ -104,12 +104,12 @@ fn summarize(memcached: &Plugin, silent: &Plugin, input: &Input) {
     let lowers = (0..PASSES)
         .map(|_| input.pass(silent).timing.call)
         .collect();
-    let of = |step: Step| median(reports.iter().map(|report| step(&report.timing)).collect());
+    let median_of = |step: Step| median(reports.iter().map(|report| step(&report.timing)).collect());
     let whole = median(wholes);
-    let instantiate = of(|timing| timing.instantiate);
+    let instantiate = median_of(|timing| timing.instantiate);
     let lower = median(lowers);
-    let guest = of(|timing| timing.call).saturating_sub(lower);
-    let lift = of(|timing| timing.check);
+    let guest = median_of(|timing| timing.call).saturating_sub(lower);
+    let lift = median_of(|timing| timing.check);
     let rest = whole.saturating_sub(instantiate + lower + guest + lift);
     let bytes = input.bytes + reports.first().map_or(0, |report| report.read_bytes);
     let kilobytes = f64::from(u32::try_from(bytes).unwrap_or(u32::MAX)) / 1000.0;
@@ -185,7 +185,7 @@ fn load(engine: &Engine, bytes: &[u8]) -> anyhow::Result<Plugin> {
     Ok(described.configure(&Map::new(), &checker)?)
 }
 
-/// The input of a pass.
+/// A pass's input.
 struct Input {
     parent: String,
     children: Vec<ObservedChild>,
@@ -252,7 +252,7 @@ impl Input {
     }
 }
 
-/// Adds the fields of the API server and the controllers.
+/// Adds the fields that the API server and the controllers set.
 fn observed(mut object: Map<String, Value>) -> Arc<str> {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.insert(

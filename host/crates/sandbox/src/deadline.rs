@@ -97,8 +97,8 @@ mod tests {
             (0, 100, 0),
             (1, 200, 0),
         ] {
-            let of = Duration::from_millis;
-            assert_eq!(left(limit, of(cpu), of(wall)), of(expected), "{cpu} {wall}");
+            let ms = Duration::from_millis;
+            assert_eq!(left(limit, ms(cpu), ms(wall)), ms(expected), "{cpu} {wall}");
         }
     }
 

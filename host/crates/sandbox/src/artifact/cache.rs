@@ -234,6 +234,7 @@ impl Cache {
         code: NamedTempFile,
     ) -> io::Result<wasmtime::Result<Compiled>> {
         let path = self.path(engine, digest, CODE);
+        // Opened again, because the handle that wrote the file is at the end.
         let sum = sum_of(&code.reopen()?)?;
         // The sum first: a process that finds the code must find the sum too. A sum without code is only a miss.
         self.write(&self.path(engine, digest, SUM), sum.as_bytes())?;

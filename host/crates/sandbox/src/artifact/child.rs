@@ -199,6 +199,7 @@ fn limit(bounds: &ChildBounds) -> io::Result<()> {
     }
     // Without the host nothing would read the result.
     set_parent_process_death_signal(Some(Signal::KILL))?;
+    // Without this, the kernel takes filters from privileged processes only.
     set_no_new_privs(true)?;
     Ok(())
 }
