@@ -104,12 +104,12 @@ fn summarize(memcached: &Plugin, silent: &Plugin, input: &Input) {
     let lowers = (0..PASSES)
         .map(|_| input.pass(silent).timing.call)
         .collect();
-    let median_of = |step: Step| median(reports.iter().map(|report| step(&report.timing)).collect());
+    let typical = |step: Step| median(reports.iter().map(|report| step(&report.timing)).collect());
     let whole = median(wholes);
-    let instantiate = median_of(|timing| timing.instantiate);
+    let instantiate = typical(|timing| timing.instantiate);
     let lower = median(lowers);
-    let guest = median_of(|timing| timing.call).saturating_sub(lower);
-    let lift = median_of(|timing| timing.check);
+    let guest = typical(|timing| timing.call).saturating_sub(lower);
+    let lift = typical(|timing| timing.check);
     let rest = whole.saturating_sub(instantiate + lower + guest + lift);
     let bytes = input.bytes + reports.first().map_or(0, |report| report.read_bytes);
     let kilobytes = f64::from(u32::try_from(bytes).unwrap_or(u32::MAX)) / 1000.0;
