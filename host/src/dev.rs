@@ -58,6 +58,7 @@ pub fn run(args: &DevArgs) -> Result<(), Failure> {
 
 async fn dev(args: &DevArgs, stop: Shutdown) -> Result<(), Failure> {
     let deadline = Instant::now() + args.timeout;
+    // First, so that a mistake in a file is reported before the control plane starts.
     let examples = examples::read(&args.examples, args.examples_namespace())?;
     let project = args
         .project()
@@ -75,6 +76,7 @@ async fn dev(args: &DevArgs, stop: Shutdown) -> Result<(), Failure> {
             tokio::select! {
                 ready = control_plane.wait_ready() => ready?,
                 () = stop.first() => {
+                    // Even with --keep: it is not usable yet.
                     control_plane.stop().await;
                     return stopped(args.once);
                 }
@@ -125,10 +127,12 @@ async fn run_host(args: RunArgs, session: &DevSession<'_>, show: &mut Show) -> R
     let watched = tokio::select! {
         result = &mut host => {
             result.or_fail_by(Failure::exit, HOST)?;
+            // Without an error, only a signal ends the host.
             return stopped(session.once);
         }
         result = session.watch(&status, plugins, show) => result,
     };
+    // The caller stops the control plane only after this drain, whose passes still write.
     session.stop.request();
     let drained = host.await.or_fail_by(Failure::exit, HOST);
     watched.and(drained)
@@ -175,6 +179,7 @@ impl DevSession<'_> {
             }
             Some(project) => Some(self.start(project, status, show).await?),
         };
+        // Only there do plugins get everything that they request.
         if self.control_plane.is_some() {
             self.show_grants(status, show)?;
         }

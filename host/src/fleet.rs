@@ -57,6 +57,7 @@ pub fn run(args: &PlanArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> 
 /// Writes everything that a plan reads to a file.
 pub fn dump(args: &DumpArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
     let to = args.to.display();
+    // Before the plan: writing would fail only after it.
     if args.to.exists() {
         let message = format!("{to} exists: give --to a file that does not exist");
         return Err(Failure::new(Exit::Usage, message));

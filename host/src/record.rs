@@ -25,6 +25,7 @@ async fn record(args: &RecordArgs, streams: &mut Streams<'_>) -> Result<Exit, Fa
     let body =
         serde_json::to_string(&order).or_fail(Exit::Failure, "failed to encode the order")?;
     let to = args.to.display();
+    // Before the order, whose recordings would otherwise be lost.
     fs::create_dir_all(&args.to).or_fail(Exit::Usage, format!("failed to create {to}"))?;
     let client = AdminClient::new(address, &args.client, streams)?;
     let timeout = order.time() + EXTRA_TIME;
@@ -54,6 +55,7 @@ async fn record(args: &RecordArgs, streams: &mut Streams<'_>) -> Result<Exit, Fa
             count += 1;
             line.clear();
         }
+        // The server may be something else that never ends a line.
         if line.len() > RECORDINGS_BYTES_MAX {
             let message = format!(
                 "the host at {address} sends a recording of more than {RECORDINGS_BYTES_MAX} bytes"
@@ -132,6 +134,7 @@ fn file_name(plugin: &str, parent: &Value) -> String {
     // A server's response must not choose the path.
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let mut name = name.replace(|c| !is_plain(c), "_");
+    // Never within a character: all are ASCII now.
     name.truncate(NAME_MAX);
     name
 }

@@ -325,6 +325,7 @@ async fn parent_kinds(viewer: &Viewer, plugins: &[Object]) -> Result<BTreeSet<Gr
     let mut kinds = BTreeSet::new();
     for plugin in plugins
         .iter()
+        // The table of Plugins shows those that do not parse.
         .filter_map(|object| Plugin::read(&object.json).ok())
     {
         let granted = plugin
@@ -367,6 +368,7 @@ async fn lease_problems(viewer: &Viewer) -> Vec<String> {
     }
     // Clocks differ: a lease has expired only if nobody renews it.
     sleep(RENEWED_WITHIN).await;
+    // Without a second answer nothing is certain, so nothing is reported.
     let later = leases(viewer).await.unwrap_or_default();
     expired
         .into_iter()

@@ -94,6 +94,7 @@ impl DevArgs {
     pub fn controlplane(&self) -> Option<PathBuf> {
         self.controlplane
             .clone()
+            // A cluster that the user names wins over the variable.
             .or_else(|| default_program().filter(|_| !self.names_cluster()))
     }
 

@@ -128,6 +128,7 @@ impl ControlPlane {
             self.stop().await;
             return None;
         }
+        // Its drop would remove the directory under the running control plane.
         drop(self.temporary.map(TempDir::keep));
         let pid = self.process.id().unwrap_or_default();
         let kubeconfig = self.dir.join("kubeconfig");
@@ -143,6 +144,7 @@ impl ControlPlane {
         if self.keep {
             self.terminate();
         }
+        // Without `keep`, the control plane stops once its standard input closes.
         drop(self.process.stdin.take());
         match timeout(STOP_TIMEOUT, self.process.wait()).await {
             Ok(Ok(status)) => debug!(%status, "the control plane ended"),

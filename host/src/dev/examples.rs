@@ -63,6 +63,7 @@ fn read_file(path: &Path) -> Result<Vec<Document>, Failure> {
     let message = format!("failed to read the example {}", path.display());
     let text = fs::read_to_string(path).or_fail(Exit::Usage, &message)?;
     let documents = document::documents(&text, &path.display().to_string())?;
+    // An apply needs a name; `generateName` works only with a POST.
     if let Some(unnamed) = documents
         .iter()
         .find(|document| document.metadata("name").is_none())

@@ -59,6 +59,7 @@ impl Sources {
                 continue;
             }
             let state = (metadata.modified().ok(), metadata.len());
+            // Apart from the code, because a changed configuration needs no build.
             if entry.depth() == 1 && entry.file_name() == CONFIG {
                 sources.config = Some(state);
             } else {
@@ -168,6 +169,7 @@ impl Project {
             .or_fail(Exit::Usage, "failed to parse the grants")?;
         let mut spec = json!({
             "source": {"file": {"path": built.file}},
+            // Without it, the next build would not change the spec: the file keeps its name.
             "digest": built.digest(),
             "grants": resource::file_of_grants(&grants),
             "rollout": {"mode": "Gated"},
@@ -206,6 +208,7 @@ impl Project {
 fn is_source(entry: &DirEntry) -> bool {
     let name = entry.file_name().to_string_lossy();
     let is_output_or_cases = entry.depth() == 1 && (name == "target" || name == CASES);
+    // The crate's own directory may have any name, also `.` or `target`.
     entry.depth() == 0 || !is_output_or_cases && !name.starts_with('.')
 }
 

@@ -93,6 +93,7 @@ impl Changes {
             self.since = Instant::now();
         }
         let is_stable = self.pending.replace(sources.clone()).as_ref() == Some(sources);
+        // The first build does not wait: no change has been seen.
         let is_due = is_stable || self.built.is_none();
         if is_due {
             self.pending = None;
@@ -131,6 +132,7 @@ impl Reload {
         if self.changes.are_due(&sources) {
             self.judged = None;
             if let Err(failure) = self.declare(shared, show, &sources).await {
+                // The first build has no earlier revision that could stay.
                 if self.changes.built.is_none() {
                     return Err(failure);
                 }
@@ -150,6 +152,7 @@ impl Reload {
             return Ok(false);
         };
         let status = plugin.status.unwrap_or_default();
+        // This status is still about the previous build.
         if status.observed_generation != plugin.metadata.generation {
             return Ok(false);
         }

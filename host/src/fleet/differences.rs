@@ -38,6 +38,7 @@ fn fields(operation: &Operation, observed: Option<&Object>, manager: &str) -> Ve
             indented(text.lines().map(str::to_owned).collect())
         }
         (Operation::Update { body, id, .. }, Some(observed)) => {
+            // Other forms have no values to compare with.
             let hides = is_secret(&id.kind) || observed.form != Access::Full;
             let before = printable(plan::owned_part(body, observed, manager), hides);
             let after = printable(Value::Object((**body).clone()), hides);
@@ -85,6 +86,7 @@ fn by_type(mut status: Value) -> Value {
             .into_iter()
             .flatten()
             .map(|condition| {
+                // Without times and generations, whose changes say nothing.
                 let content = json!({
                     "status": condition["status"],
                     "reason": condition["reason"],

@@ -160,7 +160,7 @@ async fn plan_with(
     let config = inputs.config.as_ref();
     let serving = serving(&inputs.candidate, config, inputs.grants.as_ref(), declared)?;
     let against = inputs.against.as_ref().map(|against| {
-        // A Plugin's grants apply to every revision.
+        // A Plugin's grants apply to every revision; --config is for the candidate alone.
         let grants = inputs.grants.as_ref();
         self::serving(against, None, grants, declared)
     });
@@ -320,6 +320,7 @@ impl Fleet {
             let results = dry_run(candidate, parents.to_vec()).await;
             let mut baseline = BTreeMap::new();
             if let Some(against) = against {
+                // The other plugin is called only for parents that the candidate changes.
                 let comparable = results
                     .iter()
                     .filter(|(_, result)| result.is_comparable(plugin, now))

@@ -176,6 +176,7 @@ fn markdown(plan: &FleetPlan) -> Output {
         out.line("");
     };
     let entry = |out: &mut Output, text: &str, _| {
+        // A plugin's text must not end the code and add Markdown to a pull request.
         out.line(format!("- `{}`", text.replace('`', "'")));
     };
     add_findings(&mut out, plan, "- ", &title, &entry);

@@ -121,6 +121,7 @@ impl Admin {
             .enable_all()
             .build()
             .or_fail(Exit::Failure, START)?;
+        // Bound in the caller's thread: an address in use then fails the start instead of only appearing in the log.
         let bound = runtime
             .block_on(TcpListener::bind(address))
             .and_then(|listener| Ok((listener.local_addr()?, listener)));
@@ -178,6 +179,7 @@ impl Admin {
 impl Drop for Admin {
     fn drop(&mut self) {
         self.stop.cancel();
+        // Waits, so that the port is free once the server is dropped.
         if let Some(thread) = self.thread.take() {
             // The thread has already printed its panic.
             drop(thread.join());
@@ -193,6 +195,7 @@ async fn serve(listener: TcpListener, router: Router, tls: Option<Tls>) -> JoinE
         if let Some(tls) = tls {
             tls.reload().await;
         }
+        // `reload` returns at once without files; connections are served all the same.
         pending().await
     };
     tokio::select! {
@@ -212,6 +215,7 @@ fn router(shown: Arc<dyn StatusProvider>, debug: bool, checks_callers: bool) -> 
     }
     if checks_callers {
         let access = Access::new(Arc::clone(&shown));
+        // Not `layer`, which also covers the fallback: an unknown path would cost a review and no longer be a 404.
         guarded = guarded.route_layer(middleware::from_fn_with_state(access, access::check));
     }
     Router::new()
@@ -275,6 +279,7 @@ async fn record(
     };
     let (status, problem) = match shown.record(&order) {
         Ok(from) => {
+            // An order may last an hour, far longer than other responses may take.
             more.grant(order.time());
             return order::lines(from, Instant::now() + order.time()).into_response();
         }

@@ -57,6 +57,7 @@ impl ClientConfig {
     fn service(&self) -> kube::Result<BoxService<Request<Body>, Response<Incoming>, BoxError>> {
         let config = &self.config;
         let mut direct = HttpConnector::new();
+        // The addresses are mostly https://; the layer above adds TLS.
         direct.enforce_http(false);
         match &self.proxy {
             None => service(config, direct),
@@ -70,7 +71,7 @@ impl ClientConfig {
     }
 }
 
-/// Returns a service over these connections. It never retries: the reconcile loop must know about repeated writes.
+/// Returns a service over these connections.
 fn service<C>(
     config: &kube::Config,
     connector: C,
@@ -87,8 +88,10 @@ where
     connector.set_read_timeout(config.read_timeout);
     connector.set_write_timeout(config.write_timeout);
     let client = Client::builder(TokioExecutor::new()).build::<_, Body>(connector);
+    // Without kube's retries, which repeat even a POST: the reconcile loop must know about every write.
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
+        // Static credentials only; `Authorized` adds the token that changes.
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
         .map_err(BoxError::from)

@@ -150,6 +150,7 @@ impl Host {
     async fn connect(args: RunArgs, status: Arc<StatusRegistry>) -> Result<Self, Failure> {
         let clients = Clients::for_host(&args, Arc::clone(&status.metrics)).await?;
         if !args.elects_leader() {
+            // Only now: a host that finds no cluster writes nothing.
             warn!("{WITHOUT_LEASE}");
         }
         let traces = Traces::start(&args, &status.metrics).await?;
@@ -202,9 +203,11 @@ impl Host {
         let (files, prepared) = tokio::try_join!(files::load_all(args), async {
             tasks::wait_for_namespaces(cluster).await?;
             if !args.elects_leader() {
+                // Before `prepare`, which may already write.
                 other_hosts::check(other_hosts, args).await?;
             }
             if claim.is_held() {
+                // Only the holder may create the key; the others prepare after standby.
                 prepare().await.map(Some)
             } else {
                 Ok(None)
@@ -229,6 +232,7 @@ impl Host {
             let warm = standby::wait(cluster, &writer, claim, namespace, waiting, status).await?;
             let cache = cluster.clone();
             tasks.background.spawn(async move {
+                // The last holder wrote until just now: passes wait until their kinds' caches include its writes.
                 cache.check_freshness().await;
                 Ok(())
             });
@@ -244,6 +248,7 @@ impl Host {
         });
         tasks.watch_threads(&shared);
         key::set_or_wait(&shared, hash_key, namespace, tasks);
+        // Before the tasks, which count their first installations down from this number.
         status.serving(args.plugins.files().len(), plugins.len(), &shared);
         self.spawn_plugins(&shared, plugins, resources, warm, stop);
         Ok(())
@@ -289,6 +294,7 @@ impl Host {
                 "not serving the Plugin resources of the cluster: add --plugin-resources to serve them beside plugin files"
             );
         }
+        // With Plugin resources, their manager releases orphans.
         background.spawn(async move {
             match plugins::tend_orphans(&shared, |name| status.is_active(name)).await {}
         });
@@ -304,6 +310,7 @@ impl LeasedHost {
             started = Box::pin(host.start_plugins(claim, stop)) => {
                 started.inspect(|()| info!(elapsed = ?begin.elapsed(), "started"))
             }
+            // `ServingHost::run` then ends in the same order as after a later signal.
             () = stop.first() => Ok(()),
             failure = lease.failed() => Err(failure),
         };
@@ -320,16 +327,17 @@ impl LeasedHost {
     /// Ends all tasks, then releases the lease, then sends the last traces.
     async fn release(self) -> Result<(), Failure> {
         let Self { host, lease, .. } = self;
+        // First, so that no task writes after the release.
         drop(host.tasks);
         let released = lease.release().await;
+        // Last, so that a silent collector does not delay the next host.
         host.traces.flush().await;
         released
     }
 }
 
 impl ServingHost {
-    /// Serves until `stop` is requested or a task fails, then ends in order. After a second signal, the lease expires
-    /// instead of being released, because a write may be in flight.
+    /// Serves until `stop` is requested or a task fails, then ends in order.
     async fn run(mut self, stop: &Shutdown) -> Result<(), Failure> {
         let LeasedHost { host, lease, .. } = &mut self.0;
         let drain = host.args.plugins.drain;
@@ -338,6 +346,7 @@ impl ServingHost {
             failure = lease.failed() => Err(failure),
         };
         match result {
+            // A write may still be in flight, so the lease expires instead of being released.
             Err(failure) if matches!(failure.exit(), Exit::Signal(_)) => Err(failure),
             result => result.and(self.0.release().await),
         }
@@ -397,6 +406,7 @@ fn raise_descriptor_limit() {
         current: maximum,
         maximum,
     };
+    // Shells often start programs with a soft limit of 1,024. The host may still work without more.
     if let Err(error) = setrlimit(Resource::Nofile, all) {
         debug!(%error, "failed to raise the limit for open files");
     }

@@ -55,11 +55,13 @@ impl Access {
         };
         let caller = Caller::new(token, verb, path, address);
         {
+            // Released before the review, which takes as long as the API server.
             let mut callers = self.callers.lock();
             let now = Instant::now();
             if callers.has_permission(&caller, now) {
                 return None;
             }
+            // Before the review, so that concurrent requests cannot exceed the rate.
             if !callers.take_review(&caller, now) {
                 const BUSY: &str =
                     "too many requests with unknown tokens from this address: try again\n";
@@ -76,12 +78,14 @@ impl Access {
                 None
             }
             Ok(Permission::Denied) => {
+                // Not cached: a new role binding applies to the next request.
                 let text = format!(
                     "the account may not {verb} {path}: bind it to the chart's ClusterRole for metrics, or to another one with this nonResourceURL\n"
                 );
                 Some((StatusCode::FORBIDDEN, text).into_response())
             }
             Ok(Permission::Unknown) => {
+                // A deleted account's token must not keep its separate share.
                 self.callers.lock().forget(&caller);
                 Some(unauthorized("the API server rejects the token\n"))
             }
@@ -106,6 +110,7 @@ pub(super) async fn check(
 ) -> Response {
     // Request is not Sync, so the check gets copies of its parts.
     let token = bearer(request.headers()).map(str::to_owned);
+    // Rules with nonResourceURLs have HTTP methods in lower case.
     let verb = request.method().as_str().to_ascii_lowercase();
     let path = request.uri().path().to_owned();
     let refusal = access.refuse(token.as_deref(), &verb, &path, address);
@@ -119,10 +124,12 @@ pub(super) async fn check(
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     let token = token.trim();
+    // RFC 9110: the scheme is case-insensitive.
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
 fn unauthorized(text: &'static str) -> Response {
+    // RFC 9110 requires this header in every 401.
     let scheme = (WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     (StatusCode::UNAUTHORIZED, [scheme], text).into_response()
 }

@@ -85,6 +85,7 @@ impl<'a> AdminClient<'a> {
                     "the host at {address} requires a token: give --token-file with the output of `kubectl create token ACCOUNT`"
                 ),
             ),
+            // The order names a parent or plugin that this host does not serve.
             StatusCode::UNPROCESSABLE_ENTITY => (Exit::Usage, refusal(response, address).await),
             StatusCode::CONFLICT
             | StatusCode::UNAUTHORIZED
@@ -136,6 +137,7 @@ fn tls(args: &AdminClientArgs) -> Result<ClientConfig, Failure> {
     // kube's client has a verifier that accepts every certificate.
     let mut config = Config::new(http::Uri::default());
     config.accept_invalid_certs = true;
+    // Otherwise kube would load the system's authorities, and fail in an image without any.
     config.root_cert = Some(Vec::new());
     config.rustls_client_config().or_fail(Exit::Failure, FAILED)
 }

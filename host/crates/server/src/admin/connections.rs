@@ -76,9 +76,11 @@ pub(super) async fn serve(
     let mut oldest_first: Vec<Connection> = Vec::new();
     loop {
         let accepted = tokio::select! {
+            // Ended connections first: they no longer count, and their descriptors are free.
             biased;
             Some(result) = open.join_next() => match result {
                 Err(error) if error.is_panic() => return error,
+                // An error is the abort from `close_one`.
                 Err(_) | Ok(()) => {
                     oldest_first.retain(|connection| !connection.task.is_finished());
                     continue;
@@ -91,6 +93,7 @@ pub(super) async fn serve(
                 let client = share_address(address.ip());
                 let task = open.spawn(answer(stream, client, router.clone(), tls.clone()));
                 oldest_first.push(Connection { client, task });
+                // Closes an old connection instead of refusing the new one, which may be a probe.
                 if oldest_first.len() > CONNECTIONS_MAX {
                     close_one(&mut oldest_first);
                 }
@@ -139,6 +142,7 @@ async fn answer(stream: TcpStream, client: IpAddr, router: Router, tls: Option<T
     // Slow clients and invalid requests only lose their connection.
     let mut responding = pin!(responding);
     let in_time = timeout(CONNECTION_TIMEOUT, responding.as_mut()).await;
+    // Only recordings have more time.
     if let (Err(_), Some(time)) = (in_time, more.0.get()) {
         drop(timeout(*time, responding).await);
     }
@@ -159,6 +163,7 @@ async fn respond(
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT)
         .max_buf_size(HEADER_BYTES_MAX)
+        // Otherwise idle clients would occupy the connections.
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), respond);
     drop(connection.await);

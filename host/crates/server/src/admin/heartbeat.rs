@@ -29,6 +29,7 @@ impl Heartbeats {
     pub fn expect(&self, name: impl Into<String>, patience: Duration) -> Heartbeat {
         let last = Arc::new(Mutex::new(Instant::now()));
         let mut senders = self.0.lock();
+        // Controllers come and go with their plugins, and ended ones must not pile up.
         senders.retain(|sender| sender.last.strong_count() > 0);
         senders.push(Sender {
             name: name.into(),

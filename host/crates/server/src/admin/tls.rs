@@ -155,6 +155,7 @@ impl Tls {
                 return;
             };
             let renewed = read.and_then(|pair| {
+                // By content: the kubelet updates a mounted Secret by replacing a symbolic link.
                 let is_new = pair != source.content;
                 let parse = || pair.parse(&source.files, &provider);
                 let parsed = is_new.then(parse).transpose()?;
@@ -168,6 +169,7 @@ impl Tls {
                     reported = None;
                     info!("replaced the admin server's certificate");
                 }
+                // Also if only one of the two files is replaced yet: the next check finds both.
                 Err(error) => {
                     let error = error_chain(&error).to_string();
                     if reported.as_ref() != Some(&error) {

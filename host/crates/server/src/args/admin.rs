@@ -49,6 +49,7 @@ pub struct CertificateFiles {
 impl AdminArgs {
     /// Checks the flags together.
     pub(super) fn check(&self) -> Result<(), Failure> {
+        // `is_loopback` alone does not know ::ffff:127.0.0.1.
         let is_local = |address: SocketAddr| address.ip().to_canonical().is_loopback();
         if self.debug && !self.tls && !self.address.is_some_and(is_local) {
             const OPEN: &str = "--debug-endpoints would be open to the network: add --admin-tls, or listen on localhost only, as in --admin-address localhost:8080";

@@ -44,6 +44,7 @@ impl FromStr for AdminAddress {
         };
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         let (host, port) = rest.rsplit_once(':').ok_or(EXPECTED)?;
+        // A user would be sent as credentials, and the path is the client's own.
         let is_host = !host.is_empty() && !host.contains(['/', '@', '?', '#', ' ']);
         if is_host && port.parse::<u16>().is_ok_and(|port| port > 0) {
             Ok(Self {

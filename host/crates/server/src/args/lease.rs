@@ -16,6 +16,7 @@ pub struct LeaseArgs {
         long,
         value_name = "BOOL",
         num_args = 0..=1,
+        // As in Kubernetes: `--leader-elect` alone is true, and a value needs `=`.
         require_equals = true,
         default_missing_value = "true"
     )]
@@ -51,6 +52,7 @@ impl Default for LeaseArgs {
             leader_elect: None,
             lease_name: None,
             identity: pod_name(),
+            // The defaults in client-go.
             duration: seconds(15),
             renew_deadline: seconds(10),
             retry: seconds(2),
@@ -111,6 +113,7 @@ fn lease_name(namespaces: Option<&[String]>, plugin_selector: Option<&Selector>)
     }
     let namespaces = namespaces.unwrap_or_default().join(",");
     let selector = plugin_selector.map(Selector::to_string).unwrap_or_default();
+    // Unambiguous: neither part contains a line break.
     let hash: String = Digest::hash(format!("{namespaces}\n{selector}").as_bytes())
         .to_hex()
         .chars()

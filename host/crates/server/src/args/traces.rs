@@ -49,6 +49,7 @@ fn endpoint(text: &str) -> Result<Url, String> {
     if !["http", "https"].contains(&url.scheme()) || !url.has_host() {
         return Err(EXPECTED.to_owned());
     }
+    // `Url` gives this path to an address without one.
     if url.path() == "/" {
         url.set_path(PATH);
     }

@@ -129,6 +129,7 @@ impl ChangingToken {
 
     /// Replaces the token, unless another client already has.
     async fn replace(self: Arc<Self>) -> Result<(), Error> {
+        // All clients notice the expiry together, and only the first one may run the command.
         let _turn = self.turn.lock().await;
         if !self.is_due() {
             return Ok(());

@@ -62,6 +62,7 @@ pub(super) fn run_command(exec: &ExecConfig) -> Result<Printed, Error> {
             );
             return Err(Error::Config(problem));
         }
+        // IfAvailable, which is also the default in v1beta1.
         _ => stdin().is_terminal(),
     };
     let env = exec.env.iter().flatten().filter_map(|entry| {
@@ -80,6 +81,7 @@ pub(super) fn run_command(exec: &ExecConfig) -> Result<Printed, Error> {
         } else {
             Stdio::null()
         })
+        // For messages to the user, such as the address and code of a login.
         .stderr(Stdio::inherit())
         .output()
         .map_err(|cause| Error::Start {
@@ -139,6 +141,7 @@ fn request(exec: &ExecConfig, is_interactive: bool) -> Value {
 fn parse(output: &[u8], format: &str) -> Result<Printed, String> {
     let unreadable = || "is no ExecCredential".to_owned();
     let text = str::from_utf8(output).map_err(|_| unreadable())?;
+    // JSON, or YAML, which `kubectl` takes too.
     let mut documents = yaml::read(text).map_err(|_| unreadable())?;
     let mut document = documents.pop().filter(|_| documents.is_empty());
     let document = document.as_mut().ok_or_else(unreadable)?;
@@ -153,6 +156,7 @@ fn parse(output: &[u8], format: &str) -> Result<Printed, String> {
         .map(Value::take)
         .filter(|status| !status.is_null())
         .ok_or_else(|| "has no status".to_owned())?;
+    // Go decodes null as an absent field; serde would refuse it.
     if let Value::Object(fields) = &mut status {
         fields.retain(|_, value| !value.is_null());
     }

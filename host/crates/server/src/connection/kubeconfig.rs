@@ -62,6 +62,7 @@ pub async fn client_config(connection: &ConnectionArgs) -> Result<ClientConfig, 
     let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &options)
         .await
         .or_fail(Exit::Usage, unusable())?;
+    // kube also takes it from HTTPS_PROXY, but the environment's proxies apply only to sources.
     config.proxy_url = None;
     // Reloads a replaced file without a restart, as in a Pod.
     config.root_cert_file = authority;
@@ -123,6 +124,7 @@ fn find(connection: &ConnectionArgs) -> Result<Option<FoundKubeconfig>, Failure>
         (None, Some(files)) => ("that KUBECONFIG names".to_owned(), merged(&files)),
         (None, None) => {
             let read = match Kubeconfig::read() {
+                // There is no home directory, for example in a container.
                 Err(KubeconfigError::FindPath) => Ok(None),
                 Err(error) if is_missing(&error) => Ok(None),
                 read => read.map(Some),
@@ -132,6 +134,7 @@ fn find(connection: &ConnectionArgs) -> Result<Option<FoundKubeconfig>, Failure>
     };
     match read {
         Ok(Some(kubeconfig)) => Ok(Some(FoundKubeconfig { from, kubeconfig })),
+        // With --context, the user means a kubeconfig, not the Pod's account.
         Ok(None) if connection.context.is_none() => Ok(None),
         Ok(None) => {
             let message = format!("failed to read the kubeconfig {from}: there is no such file");
@@ -169,6 +172,7 @@ fn merged(files: &[PathBuf]) -> Result<Option<Kubeconfig>, KubeconfigError> {
             Err(error) if is_missing(&error) => continue,
             read => read?,
         };
+        // `merge` lets the first value win, even an empty one.
         next.current_context = next.current_context.filter(|name| !name.is_empty());
         merged = Some(match merged {
             Some(before) => before.merge(next)?,
@@ -215,6 +219,7 @@ fn select<'a>(
     let named_user = users.find(|info| Some(&*info.name) == user);
     if let Some(name) = user
         && named_user.is_none()
+        // Over http no credentials are sent, so a missing user does not matter.
         && is_secure(cluster)
     {
         return Err(missing("user", name));
@@ -340,6 +345,7 @@ async fn credentials(
     let Some(command) = info.exec.take() else {
         return Ok(None);
     };
+    // As in client-go, static credentials win over the command.
     if has_other || info.token.is_some() {
         return Ok(None);
     }

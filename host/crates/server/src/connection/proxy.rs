@@ -52,11 +52,13 @@ impl Proxy {
             return Err(Error::Scheme(scheme));
         }
         let rest = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        // The last one: a password may contain others.
         let (user, address) = match rest.rsplit_once('@') {
             Some((user, address)) => (Some(user_and_password(user)), address),
             None => (None, rest),
         };
         let mut authority: Authority = address.parse().map_err(|_| Error::Malformed)?;
+        // `Authority` also accepts ports that are not numbers. A last colon before `]` is part of an IPv6 address.
         let port = address.rsplit_once(':').map(|(_, port)| port);
         if port.is_some_and(|port| !port.ends_with(']')) && authority.port_u16().is_none() {
             return Err(Error::Malformed);
@@ -68,6 +70,7 @@ impl Proxy {
         let uri = Uri::builder()
             .scheme(&*scheme)
             .authority(authority)
+            // A URI with a scheme needs a path.
             .path_and_query("/")
             .build()
             .map_err(|_| Error::Malformed)?;

@@ -87,6 +87,7 @@ impl Clients {
         // Half, so that a hanging renewal leaves time for a second one.
         let request_timeout = times.renew_deadline / 2;
         let client = self.client()?;
+        // Not the host's claim, which only these writes extend.
         let writer = Writer::new(client.clone(), Claim::unlimited()).with_deadline(request_timeout);
         let store = StoredLease {
             reader: LeaseReader::new(client, request_timeout, namespace, &name),

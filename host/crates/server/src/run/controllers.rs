@@ -32,7 +32,9 @@ pub(super) async fn run_controllers(
     stop: CancellationToken,
     status: &StatusRegistry,
 ) -> Result<(), Failure> {
+    // First, so that the plugin's finalizers do not count as orphaned.
     status.add(served);
+    // Shared by all controllers: the limit is the plugin's.
     let permits = Arc::new(Semaphore::new(limits.concurrency_max));
     let mut controllers = JoinSet::new();
     let reconcilers = &served.reconcilers;
@@ -59,9 +61,11 @@ pub(super) async fn run_controllers(
                 result.or_fail(Exit::Failure, message)
             }))?;
         }
+        // Only now, because the last passes may still have added events.
         for reconciler in reconcilers {
             reconciler.end_events();
         }
+        // The file from the last period lacks the latest passes.
         write_pass_files(reconcilers).await;
         Ok(())
     };

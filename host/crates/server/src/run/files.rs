@@ -49,6 +49,7 @@ pub(super) async fn load_all(args: &RunArgs) -> Result<LoadedFiles, Failure> {
     let files = settings.files();
     let engine = Engine::new(&EngineSettings {
         memory_together_bytes_max: settings.guest_memory_bytes_max.or_else(half_the_memory),
+        // The scan does not find pages in swap, so the next instance could read them.
         pagemap_scan: plugin::swap_is_off(),
         ..EngineSettings::new(NonZeroU32::try_from(workers).unwrap_or(NonZeroU32::MAX))
     })
@@ -147,6 +148,7 @@ pub(super) async fn serve(
 ) -> Result<(), Failure> {
     let served = tokio::select! {
         served = install(&shared, &loaded, &limits, &status) => served,
+        // No controller takes the triggers of these watches yet.
         never = standby::idle(&warm) => match never {},
         () = stop.first() => return Ok(()),
     };
@@ -175,6 +177,7 @@ async fn install(
     loop {
         let result = plugins::serve(shared, loaded, limits).await;
         if last_error.is_none() {
+            // Later attempts do not count: the host has started once every file was tried.
             status.file_done(result.is_ok());
         }
         let error = match result {
@@ -197,6 +200,7 @@ async fn install(
             Retry::Backoff => backoff_delay,
         };
         let error = error_chain(&error).to_string();
+        // Logs each cause once, because the attempts have no end.
         if last_error.as_ref() == Some(&error) {
             debug!(%file, error, again_in = ?delay, "plugin is still not served");
         } else {

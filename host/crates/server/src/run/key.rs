@@ -58,6 +58,7 @@ pub(super) async fn prepare(
         Exit::Failure,
         "failed to read the inventory of kinds that plugins have created",
     )?;
+    // Children need a key, so with kinds in the inventory a missing key is a lost one.
     let may_create = inventory.is_empty();
     let hash_key = retry(
         "get the hash key",

@@ -33,6 +33,7 @@ pub(super) async fn check(client: kube::Client, args: &RunArgs) -> Result<(), Fa
         Ok(Some((lease, holder))) => Err(refused(&lease, &holder)),
         Err(error) => {
             warn!(error = %error_chain(&error), "failed to check for other hosts with a lease: two hosts with the same plugins would undo each other's writes");
+            // Only a missing permission ends up here, and it must not stop the host.
             Ok(())
         }
     }
@@ -97,6 +98,7 @@ async fn leases_with_holders(
         let lease = Lease::from(object);
         let other = HostScope::from_lease(object);
         let namespace = object.namespace.as_deref().unwrap_or_default();
+        // A released Lease stays, with an empty holder.
         let is_held = !lease.record.holder.is_empty() && scope.meets(&other);
         is_held.then(|| (format!("{namespace}/{}", object.name), lease))
     });

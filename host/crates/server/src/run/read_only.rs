@@ -44,9 +44,11 @@ impl ReadOnlyHost {
     ) -> Result<Self, Failure> {
         let scope = ScopeArgs {
             namespaces: namespaces.cloned(),
+            // Only a host that installs definitions watches them.
             crds: Definitions::Ignore,
         };
         let mut tasks = Tasks::default();
+        // Nobody checks it: there is no admin server.
         let heartbeat = Heartbeats::default().expect("watches", Duration::MAX);
         let cluster = tasks.read(client.clone(), &scope, heartbeat);
         let writer = Arc::new(Writer::new(client, Claim::awaited()));

@@ -88,6 +88,7 @@ impl PluginResources {
         let warmer = Warmer::new(Arc::clone(&self.loader), name, selector, once_made);
         let warmer = Arc::new(warmer);
         let telemetry = status.observe_named("innkeeper/standby", PASSES_MAX);
+        // Standby ends by dropping the future.
         let never = CancellationToken::new();
         let warming = controller::run(Arc::clone(&warmer), bounds(), telemetry, never);
         (warmer, async {
@@ -156,6 +157,7 @@ async fn manage(
     loop {
         tokio::select! {
             biased;
+            // First, because the same token ends `managing`, and its branch would skip the drain.
             () = stop.cancelled() => break,
             result = &mut managing => return result.or_fail(Exit::Failure, ENDED),
             never = &mut orphans => match never {},
@@ -193,6 +195,7 @@ async fn serve_plugin(
 ) -> Result<(), Failure> {
     let result = run_controllers(shared, &start.served, &start.limits, start.stop, status).await;
     status.remove(&start.served);
+    // Last: the manager may start the same plugin again from now on.
     drop(start.ended);
     result
 }

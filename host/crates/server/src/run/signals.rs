@@ -50,12 +50,11 @@ impl Shutdown {
 }
 
 /// Installs the signal handlers; the returned future handles signals and never ends.
-///
-/// Ignores SIGXFSZ, which would end the process: writes above the file size limit then fail with an error. Child processes
-/// do not inherit the handler.
 pub fn listen(stop: Shutdown) -> io::Result<impl Future<Output = Infallible>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    // SIGXFSZ would end the process. With a handler, a write above the file size limit fails with an error instead;
+    // child processes do not inherit the handler.
     let too_large = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?;
     Ok(async move {
         let _too_large = too_large;

@@ -26,6 +26,7 @@ pub(super) async fn wait(
     (plugins, resources): (&[Loaded], Option<&PluginResources>),
     status: &StatusRegistry,
 ) -> Result<Warm, Failure> {
+    // The lease may have been acquired while plugin files were loading.
     if claim.is_held() {
         return Ok(Warm::new());
     }
@@ -67,10 +68,12 @@ pub(super) async fn wait(
     let (warmer, warming) = warmer.unzip();
     tokio::select! {
         never = maintain => match never {},
+        // Without the condition, an empty `OptionFuture` would end standby at once.
         result = OptionFuture::from(warming), if warmer.is_some() => result.unwrap_or(Ok(()))?,
         () = claim.acquired() => {}
     }
     status.standing_by(false);
+    // Before any controller gets these watches: they may lack the last holder's final writes.
     cluster.require_freshness_checks();
     warm.extend(warmer.iter().flat_map(|warmer| warmer.take()));
     Ok(warm)

@@ -156,6 +156,7 @@ impl StatusProvider for RunningHost {
                 )
             })?;
         for (reconciler, parent) in targets {
+            // An idle parent would have no pass before its resync.
             reconciler.registration().trigger(parent, Cause::Resync);
         }
         Ok(from)
@@ -187,8 +188,6 @@ fn targets<'a>(
 }
 
 /// Returns the temporary reasons why a plugin's passes do not run.
-/// Lasting reasons, such as a missing permission, are conditions of the plugin's parents. They do not make the host
-/// unready, because they do not affect other plugins.
 fn still_reading(plugin: &PluginControllers) -> Option<String> {
     let waiting = plugin
         .reconcilers
@@ -206,6 +205,8 @@ fn still_warming(watches: &[WatchStatus]) -> Option<String> {
 /// Returns the reasons that pass by themselves.
 fn temporary(waiting: impl Iterator<Item = (Gvk, Why)>) -> Option<String> {
     let texts: Vec<String> = waiting
+        // Lasting reasons, such as a missing permission, are conditions of the plugin's parents. They do not affect the
+        // other plugins, so the host is ready.
         .filter(|(_, why)| !why.is_lasting())
         .map(|(kind, why)| format!("{kind} {why}"))
         .collect();

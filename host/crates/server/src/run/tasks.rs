@@ -73,6 +73,7 @@ impl Tasks {
         info!(bound = ?drain, "stopping: waiting for running passes, a second signal aborts them");
         tokio::select! {
             result = self.all_plugins_ended() => result?,
+            // No error: the next start repeats these passes.
             () = sleep(drain) => warn!("drain timeout reached: aborting the remaining passes"),
             signal = stop.second() => return Err(Failure::new(Exit::Signal(signal), ABORTED)),
         }
@@ -192,13 +193,13 @@ where
 }
 
 /// Waits for the first discovery; the cache's driver logs failures meanwhile.
-/// Fails if the API server still refuses the credentials after the time that it may do so while it starts.
 async fn wait_for_api_server(cluster: &Cluster) -> Result<(), Failure> {
     const UNAUTHORIZED: &str = "the API server refuses the credentials (401 Unauthorized): use a kubeconfig or a --context with valid credentials";
     /// Longer than discovery takes on a healthy API server, but short, because it delays the error.
     const INTERVAL: Duration = Duration::from_secs(2);
 
     while timeout(INTERVAL, cluster.wait_discovered()).await.is_err() {
+        // Only after an interval: a starting API server may refuse valid credentials.
         if cluster.is_unauthorized() {
             return Err(Failure::new(Exit::Failure, UNAUTHORIZED));
         }
@@ -229,6 +230,7 @@ async fn check_namespaces(cluster: &Cluster) -> Result<(), Failure> {
                 );
                 return Err(Failure::new(Exit::Usage, message));
             }
+            // A namespace that does not exist has no Roles either, so the API server answers 403 instead of 404.
             Err(error) if error.is_forbidden() => {
                 let message = format!(
                     "the host may not read the namespace {name}, which --namespaces names: create it with its roles (the chart's value namespaces, and innkeeper manifests --namespaces for plugins), or remove it from the flag"

@@ -61,6 +61,7 @@ impl Traces {
             .build()
             .or_fail(Exit::Usage, START)?;
         let provider = SdkTracerProvider::builder()
+            // A pass's steps follow the decision for the pass.
             .with_sampler(Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(
                 1.0 / f64::from(args.traces.one_in.get()),
             ))))
@@ -85,6 +86,7 @@ impl Traces {
         let Some(provider) = self.0.take() else {
             return;
         };
+        // Blocks until the processor's thread has sent the rest.
         let shutdown = spawn_blocking(move || provider.shutdown_with_timeout(FLUSH_TIMEOUT));
         if let Ok(Err(error)) = shutdown.await {
             warn!(%error, "failed to send the last traces to the collector");

@@ -89,20 +89,23 @@ impl Callers {
     /// Takes a review from the caller's share; returns false if none is left.
     pub(super) fn take_review(&mut self, caller: &Caller, now: Instant) -> bool {
         if let Some(known) = self.known.get_mut(&caller.token)
+            // Expired tokens stay in the map until a new one is permitted.
             && known.until > now
         {
             return known.reviews.take_all(1, SHARE, now);
         }
+        // A copy: a refused request leaves no entry, so a flood from many addresses needs no memory.
         let mut share = self
             .addresses
             .get(&caller.address)
             .copied()
             .unwrap_or_default();
-        // The last reviews are for newcomers.
+        // The more reviews an address has taken, the more must be left in total: the last ones are for new addresses.
         let taken = SHARE.burst - share.available(SHARE, now);
         if self.unknown.available(UNKNOWN, now) <= taken || !share.take_all(1, SHARE, now) {
             return false;
         }
+        // Only a new address adds an entry, so only then does anything need to be removed.
         if taken == 0 {
             self.addresses
                 .retain(|_, share| share.available(SHARE, now) < SHARE.burst);
@@ -119,6 +122,7 @@ impl Callers {
             .insert(caller.request, now + PERMISSION_TIME);
         let until = now + KNOWN_TIME;
         if let Some(known) = self.known.get_mut(&caller.token) {
+            // Keeps the share as it is: a permission must not refill it.
             known.until = until;
             return;
         }
@@ -154,6 +158,7 @@ fn remove_first_above<T>(
 
 /// Returns the address for rate limits: for IPv6 the /64 network, because one client usually owns all of it.
 pub(in crate::admin) fn share_address(address: IpAddr) -> IpAddr {
+    // IPv4 clients of a dual-stack socket have addresses in ::ffff:0:0/96 and would all share one /64.
     match address.to_canonical() {
         IpAddr::V6(address) => {
             let network = address.to_bits() & !u128::from(u64::MAX);
