@@ -75,6 +75,7 @@ pub fn check_parent(crd: &Map<String, Value>, parent: &ParentKind) -> Result<(),
     let Some(version) = served else {
         return refused(format!("does not serve {kind}, which the plugin uses"));
     };
+    // The host writes a status only to the subresource, which would be a 404.
     if version.pointer("/subresources/status").is_none() {
         return refused(format!(
             "has no status subresource for {kind}: add subresources.status"

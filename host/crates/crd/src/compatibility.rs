@@ -65,6 +65,7 @@ pub fn check_installed(
         text(json.get("spec"), "/scope"),
         text(desired.get("spec"), "/scope"),
     );
+    // The API server never changes a definition's scope.
     if let (Some(existing), Some(desired)) = scopes
         && existing != desired
     {
@@ -94,6 +95,7 @@ fn served_versions(crd: &Value) -> impl Iterator<Item = (&str, &Value)> {
 
 /// Returns a stored or served version that the new definition lacks.
 fn version_gone(existing: &Value, desired: &Map<String, Value>) -> Option<String> {
+    // The API server refuses to drop a version in which objects may be stored.
     let mut stored = existing
         .pointer("/status/storedVersions")
         .and_then(Value::as_array)
@@ -101,6 +103,7 @@ fn version_gone(existing: &Value, desired: &Map<String, Value>) -> Option<String
         .flatten()
         .filter_map(Value::as_str);
     let unstored = stored.find(|version| find_version(desired, version).is_none());
+    // Clients that use this version would get 404.
     let unserved = || {
         served_versions(existing)
             .map(|(version, _)| version)
@@ -132,6 +135,7 @@ fn differences(existing: &Value, desired: &Map<String, Value>) -> Differences {
     let mut all = Differences::default();
     for (version, old) in served_versions(existing) {
         let new = find_version(desired, version);
+        // `version_gone` reports versions that the new definition lacks.
         let (Some(old), Some(new)) = (schema(old), new.and_then(schema)) else {
             continue;
         };

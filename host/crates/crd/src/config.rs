@@ -119,6 +119,7 @@ pub fn check(schema: &Value) -> Result<(), Refusal> {
 
 fn check_node(schema: &Value, at: At<'_>, depth: usize, nodes: &mut usize) -> Result<(), Refusal> {
     *nodes += 1;
+    // On the way down, so that the walk itself cannot overflow the stack.
     if depth > DEPTH_MAX {
         return at.refuse(format!(
             "it is more than {DEPTH_MAX} levels deep: declare flatter objects"
@@ -350,6 +351,7 @@ fn translate(schema: &mut Value) {
     } else {
         members.get("type").cloned().into_iter().collect()
     };
+    // A schema without types accepts null already.
     if is_nullable && !types.is_empty() {
         types.push("null".into());
     }
@@ -360,12 +362,14 @@ fn translate(schema: &mut Value) {
     if !types.is_empty() {
         members.insert("type".to_owned(), types.into());
     }
+    // In JSON schema, an enumeration without null rejects null whatever the type says.
     if let Some(Value::Array(values)) = members.get_mut("enum")
         && is_nullable
         && !values.contains(&Value::Null)
     {
         values.push(Value::Null);
     }
+    // CustomResourceDefinitions have draft 4's flag beside the bound; later drafts have the bound itself.
     for (flag, bound) in [
         ("exclusiveMinimum", "minimum"),
         ("exclusiveMaximum", "maximum"),

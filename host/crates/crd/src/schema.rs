@@ -110,6 +110,7 @@ impl Schema {
             && let Some(Value::Object(replicas)) =
                 schema.pointer_mut(&path.replace('.', "/properties/"))
         {
+            // The API server also checks the replicas of the subresource `scale`: an int32, not negative.
             let range = json!({"type": "integer", "minimum": 0, "maximum": i32::MAX});
             replicas.insert("x-innkeeper".to_owned(), json!({"allOf": [range]}));
         }

@@ -140,6 +140,7 @@ impl Differences {
             new.get("type").and_then(Value::as_str),
         );
         match types {
+            // Every integer is a number, and a schema without a type accepts all types.
             (Some("integer"), Some("number")) | (_, None) => {}
             (Some(old), Some(new)) if old == new => {}
             (None, Some(_)) if !flag(old, INT_OR_STRING) && !flag(old, ANY_FIELDS) => {}
@@ -168,14 +169,16 @@ impl Differences {
             }
         }
         for name in RESTRICTIONS {
+            // Without the restriction, the schema only accepts more.
             if new.contains_key(name) && new.get(name) != old.get(name) {
                 self.note(&format!("gets another {name}"));
             }
         }
     }
 
-    /// Compares `required` and `enum`. A new required field with a default rejects no object, so it does not count.
+    /// Compares `required` and `enum`.
     fn compare_lists(&mut self, old: &Map<String, Value>, new: &Map<String, Value>) {
+        // The API server fills in defaults before it validates, so requiring such a field rejects no object.
         let has_default = |field: &str| {
             let property = new
                 .get("properties")

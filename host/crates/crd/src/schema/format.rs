@@ -84,13 +84,14 @@ fn has_form(format: &str, text: &str) -> bool {
     pattern.is_some_and(|pattern| pattern.is_match(text))
 }
 
-/// A dash at the end is replaced when the name is made, and does not count.
 fn is_prefix(text: &str) -> bool {
+    // A dash at the end is replaced when the name is made, and does not count.
     let bytes = text.strip_suffix('-').unwrap_or(text).len();
     bytes <= SUBDOMAIN_CHARS_MAX && has_form("prefix of a DNS subdomain (RFC 1123)", text)
 }
 
 fn is_hostname(text: &str) -> bool {
+    // The expression limits neither the whole name nor every label.
     let fits = text.len() <= 255 && text.split('.').all(|label| label.len() <= 63);
     fits && has_form("hostname", text)
 }
@@ -107,17 +108,20 @@ fn is_ipv6(text: &str) -> bool {
 fn is_cidr(text: &str) -> bool {
     let (address, bits) = text.split_once('/').unwrap_or((text, ""));
     let bits_max = if address.contains(':') { 128 } else { 32 };
+    // `parse` alone accepts a plus sign.
     let is_number = bits.bytes().all(|byte| byte.is_ascii_digit());
     let fits = is_number && bits.parse::<u32>().is_ok_and(|bits| bits <= bits_max);
     fits && (is_ipv4(address) || is_ipv6(address))
 }
 
 fn is_date(text: &str) -> bool {
+    // The form alone accepts February 30, and jiff alone other forms.
     has_form("date", text) && text.parse::<jiff::civil::Date>().is_ok()
 }
 
 fn is_date_time(text: &str) -> bool {
     let lower = text.to_lowercase();
+    // As in strfmt, which ignores everything after a second T.
     let mut parts = lower.split('t');
     let is_time = |text: &str| has_form("clock time", text);
     parts.next().is_some_and(is_date) && parts.next().is_some_and(is_time)

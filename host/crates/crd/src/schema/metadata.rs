@@ -29,6 +29,7 @@ pub(super) fn complete(root: &mut Value, api_version: &str, kind: &str, scope: S
     metadata["required"] = json!(["name", "namespace"]);
     if scope == Scope::Cluster {
         metadata["required"] = json!(["name"]);
+        // The empty schema matches every value, so `not` of it matches none.
         metadata["properties"]["namespace"] = json!({"type": "string", "not": {}});
     }
 }
@@ -54,6 +55,7 @@ fn add_fields(schema: &mut Value) {
         return;
     };
     for (name, mut field) in fields {
+        // A definition may restrict the name further.
         if let Some(stated) = properties.get(&name) {
             field["allOf"] = json!([stated]);
         }
@@ -66,8 +68,6 @@ fn add_fields(schema: &mut Value) {
 }
 
 /// Drops empty names and repeated owners from a new object's metadata, as the API server does.
-///
-/// Owners have their defaults already, so that equal owners are equal values.
 pub(super) fn tidy(object: &mut Value) {
     let Some(Value::Object(metadata)) = object.get_mut("metadata") else {
         return;
@@ -76,6 +76,7 @@ pub(super) fn tidy(object: &mut Value) {
     metadata.retain(|key, value| value != "" || !names.contains(&key.as_str()));
     if let Some(Value::Array(owners)) = metadata.get_mut("ownerReferences") {
         let mut uids = BTreeSet::new();
+        // Owners have their defaults already, so equal owners are equal texts.
         owners.retain(|owner| uids.insert(owner.to_string()));
     }
 }

@@ -12,6 +12,7 @@ pub(super) type Node = JSONSchemaProps;
 pub(super) fn items(node: &Node) -> Option<&Node> {
     match node.items.as_ref()? {
         JSONSchemaPropsOrArray::Schema(inner) => Some(inner),
+        // The API server refuses a list of schemas here.
         JSONSchemaPropsOrArray::Schemas(_) => None,
     }
 }

@@ -38,6 +38,7 @@ impl CompiledRules {
         let stated = node.x_kubernetes_validations.iter().flatten();
         let mut rules = Vec::new();
         for rule in stated {
+            // Before the compiler sees them: its stack and its error texts grow with the rule.
             let texts = [Some(&rule.rule), rule.message_expression.as_ref()];
             let mut texts = texts.into_iter().flatten();
             texts
@@ -98,6 +99,7 @@ fn cause(error: &ValidationError, compiled: &CompiledSchema, path: &str) -> Reje
         return RejectionCause::new(path, message);
     }
     let text = error.message.trim();
+    // The API server then shows the fixed message instead, too.
     let is_usable = !text.is_empty() && !text.contains('\n') && text.len() <= MESSAGE_BYTES_MAX;
     // `fieldPath` looks like `.a.b` or `['a']`.
     let field = error.field_path.replace("['", "[").replace("']", "]");
@@ -109,21 +111,21 @@ fn cause(error: &ValidationError, compiled: &CompiledSchema, path: &str) -> Reje
 }
 
 /// Returns a rule as `kube-cel` evaluates it like the API server.
-///
-/// `kube-cel` has no `type()`. Rules use it to tell integers from texts, and a text is equal to itself as a text.
-/// The API server binds an optional `oldSelf` to an optional value, and `kube-cel` binds it to null; a comprehension
-/// over one empty optional value binds it as the API server does.
 fn translate(rule: &ValidationRule) -> Value {
     static TYPE_TEST: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(r"\btype\(([^()\s]+)\)\s*(==|!=)\s*(int|string)\b")
             .expect("the pattern is a literal")
     });
     let original = rule.rule.trim();
+    // `kube-cel` has no `type()`. Rules use it to tell integers from texts, and only a text is equal to itself as a
+    // text.
     let mut text = TYPE_TEST.replace_all(original, |found: &Captures<'_>| {
         let is_text = (&found[2] == "==") == (&found[3] == "string");
         let not = if is_text { "" } else { "!" };
         format!("{not}(string({0}) == {0})", &found[1])
     });
+    // The API server binds an optional `oldSelf` to an optional value, and `kube-cel` binds it to null. A comprehension
+    // over one empty optional value binds it as the API server does.
     if rule.optional_old_self == Some(true) && text.contains("oldSelf") {
         text = format!("[optional.none()].all(oldSelf, ({text}))").into();
     }
@@ -142,10 +144,9 @@ fn translate(rule: &ValidationRule) -> Value {
 }
 
 /// Returns a schema's types without rules, defaults and limits.
-///
-/// Every object is declared as a map whose keys are the field names in rules, because `kube-cel` leaves the keys
-/// of maps alone, and has other names than the API server for fields with an underscore.
 fn types(node: &Node) -> Value {
+    // Every object becomes a map whose keys are the field names in rules: `kube-cel` leaves the keys of maps alone, and
+    // has other names than the API server for fields with an underscore.
     let properties = node
         .properties
         .iter()
@@ -166,7 +167,7 @@ fn types(node: &Node) -> Value {
     })
 }
 
-/// Returns a value with the names and number types that rules see, because JSON does not tell 1 from 1.0.
+/// Returns a value with the names and number types that rules see.
 fn convert(value: &Value, node: Option<&Node>) -> Value {
     let type_ = node.and_then(|node| node.type_.as_deref());
     let format = node.and_then(|node| node.format.as_deref());
@@ -185,6 +186,7 @@ fn convert(value: &Value, node: Option<&Node>) -> Value {
             values.iter().map(|value| convert(value, inner)).collect()
         }
         Value::Number(number) if type_ == Some("number") => {
+            // A user may write 1 for 1.0, which are different types in CEL.
             let float = number.as_f64().and_then(Number::from_f64);
             Value::Number(float.unwrap_or_else(|| number.clone()))
         }
@@ -200,6 +202,7 @@ fn name_in_rules(name: &str) -> String {
     if RESERVED.split(' ').any(|word| word == name) {
         return format!("__{name}__");
     }
+    // Double underscores first, because the other escapes contain them.
     name.replace("__", "__underscores__")
         .replace('.', "__dot__")
         .replace('-', "__dash__")

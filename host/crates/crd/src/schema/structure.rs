@@ -60,6 +60,7 @@ fn translate(schema: &mut Value) {
         }
     }
     for flag in ["exclusiveMinimum", "exclusiveMaximum"] {
+        // CustomResourceDefinitions have draft 4's flag beside the bound; later drafts have the bound itself.
         let bound = flag.trim_start_matches("exclusive").to_lowercase();
         if schema.remove(flag) == Some(Value::Bool(true))
             && let Some(limit) = schema.remove(&bound)
@@ -136,6 +137,7 @@ fn cause(error: &ValidationError<'_>) -> RejectionCause {
         Kind::OneOfMultipleValid { .. } => plain("matches more than one alternative (oneOf)"),
         Kind::Not { schema } if *schema == json!({}) => plain("must not be set"),
         Kind::Not { .. } => plain("has a form that is excluded (not)"),
+        // Only metadata.json has this keyword, for owner references.
         Kind::Contains => plain("has more than one entry with controller: true"),
         Kind::PropertyNames { error } => RejectionCause::new(path, cause(error).message),
         Kind::Format { format } => plain(&format!("{value} is not a valid {format}"))
