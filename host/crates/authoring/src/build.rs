@@ -78,6 +78,7 @@ impl Workspace {
             Exit::Failure,
             "failed to find a compiler that can build plugins",
         )?;
+        // Cargo runs in the workspace, where a relative path leads elsewhere.
         let target_dir = std::path::absolute(args.target_dir());
         Ok(Self {
             environment,

@@ -78,6 +78,7 @@ impl Document {
             .or_insert_with(|| Value::Object(Map::new()));
         if let Value::Object(metadata) = metadata {
             let slot = metadata.entry(name).or_insert(Value::Null);
+            // A YAML key without a value has the value null.
             if slot.is_null() {
                 *slot = value;
             }
@@ -98,6 +99,7 @@ pub fn documents(text: &str, from: &str) -> Result<Vec<Document>, Failure> {
     let values = yaml::read(text).or_fail(Exit::Usage, format!("failed to parse {from}"))?;
     let mut documents = Vec::new();
     for (mut value, number) in values.into_iter().zip(1..) {
+        // `List` from kubectl, and typed ones such as PodList from the API.
         let is_list = value
             .get("kind")
             .and_then(Value::as_str)

@@ -88,6 +88,7 @@ fn value(schema: &Value, choices: &mut Choices, depth: usize) -> Value {
         return choices.pick(listed).cloned().unwrap_or_default();
     }
     if let Some(default) = schema.get("default")
+        // Without numbers this is zero, so the smallest object has its defaults.
         && choices.below(4) == 0
     {
         return default.clone();
@@ -140,6 +141,7 @@ fn integer(schema: &Value, choices: &mut Choices) -> i64 {
     let bound = |name: &str, exclusive: &str, step: i64| {
         let bound = schema[name]
             .as_i64()
+            // Definitions made from Rust types have bounds as floats.
             .or_else(|| schema[name].as_f64().map(whole))?;
         let moved = if schema[exclusive] == true { step } else { 0 };
         Some(bound.saturating_add(moved))
@@ -150,6 +152,7 @@ fn integer(schema: &Value, choices: &mut Choices) -> i64 {
         i64::from(i32::MAX)
     };
     let least = bound("minimum", "exclusiveMinimum", 1).unwrap_or(-usual);
+    // `clamp` panics if the bounds contradict each other.
     let most = bound("maximum", "exclusiveMaximum", -1)
         .unwrap_or(usual)
         .max(least);

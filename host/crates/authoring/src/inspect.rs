@@ -23,6 +23,7 @@ pub fn run(args: &InspectArgs, streams: &mut Streams<'_>) -> Result<Exit, Failur
     let inspection = artifact::inspect(&bytes);
     let described = plugin_file::describe(&bytes, args.load.cache.open()?.as_ref());
     let described = described.and_then(|described| {
+        // Describing a plugin does not compile the schema, which may be invalid or too costly.
         described.check_config_schema(plugin_file::checker())?;
         Ok(described)
     });
@@ -33,6 +34,7 @@ pub fn run(args: &InspectArgs, streams: &mut Streams<'_>) -> Result<Exit, Failur
     };
     streams.print(&output)?;
     let exit = |error: &plugin_file::Error| match error {
+        // Not a usage error, as for other commands: the file is what the user asks about.
         plugin_file::Error::Artifact(_) => Exit::Finding,
         plugin_file::Error::Plugin(error) => plugin_file::exit_for(error),
     };

@@ -53,6 +53,7 @@ pub fn run(args: &NewArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
     if let Err(problem) = check(name) {
         return usage(format!("failed to name a plugin \"{name}\": {problem}"));
     }
+    // Not `exists`, which is false for a dangling link.
     if directory.symlink_metadata().is_ok() {
         let path = directory.display();
         return usage(format!("{path} exists: choose another name, or remove it"));
@@ -183,6 +184,7 @@ impl Dependencies {
                 // In a checkout the kit is beside the SDK.
                 (local(path)?, local(&path.join("../kit"))?)
             }
+            // This program was built from a published package, which carries no SDK.
             None if FILES.is_empty() => {
                 Self::same(format!("version = \"{}\"", env!("CARGO_PKG_VERSION")))
             }
@@ -319,6 +321,7 @@ fn write(directory: &Path, files: &[(PathBuf, String)]) -> io::Result<()> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
+    // Beside the project, because a rename does not reach another file system.
     let unfinished = tempfile::Builder::new()
         .prefix(".innkeeper-new-")
         // The default mode for a new directory, before the umask.

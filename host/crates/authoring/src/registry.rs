@@ -21,6 +21,7 @@ use crate::{
 
 /// Pushes a plugin.
 pub fn push(args: &PushArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
+    // First, so that a mistake in the reference is reported before the plugin is compiled.
     let artifact = RegistryArtifact::open(&args.reference, &args.load.registry.settings())?;
     let (package, size) = package(&args.file, &args.load.cache)?;
     let pushed = runtime::block_on(artifact.push(&package))?;

@@ -47,6 +47,7 @@ pub(super) fn plugin(plugin: &Granted<'_>, kinds: &Kinds, args: &ManifestsArgs) 
     };
     let mut parents = plugin.manifest.parents.iter();
     if args.namespaces.is_some() && parents.any(|parent| parent.scope == Scope::Cluster) {
+        // Events about cluster-scoped objects are there, whatever --namespaces says.
         let rules = vec![rule("events.k8s.io", "events", &["create", "patch"])];
         let role = format!("{}-events", args.name);
         objects.extend(bound(args, &role, Some(EVENTS_NAMESPACE), &rules, &host));
@@ -75,6 +76,7 @@ pub(super) fn plugin(plugin: &Granted<'_>, kinds: &Kinds, args: &ManifestsArgs) 
         &writer,
         rules_in,
     ));
+    // `get`, because the host reads the annotation in which the account names its plugins.
     let rules = vec![named(
         "",
         "serviceaccounts",
@@ -155,6 +157,8 @@ fn definitions_rule(plugin: &Granted<'_>) -> Option<Value> {
     let group = "apiextensions.k8s.io";
     let resource = "customresourcedefinitions";
     let is_any = !names.is_empty();
+    // An apply that creates an object needs `create` too. Unlike a POST it has a name, so the rule can be limited to
+    // names.
     is_any.then(|| named(group, resource, &["create", "get", "patch"], &names))
 }
 

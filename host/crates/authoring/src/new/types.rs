@@ -127,6 +127,7 @@ impl Types {
         let mut variants = String::new();
         for text in all.iter().filter_map(Value::as_str) {
             let mut variant = identifier(&text.to_upper_camel_case());
+            // `a-b` and `a_b` give the same variant.
             while !taken.insert(variant.clone()) {
                 variant.push('_');
             }
@@ -147,6 +148,7 @@ impl Types {
     /// Returns a unique type name.
     fn unique(&mut self, path: &str) -> String {
         let mut name = path.to_owned();
+        // `fooBar.baz` and `foo.barBaz` give the same name.
         while !self.names.insert(name.clone()) {
             name.push('_');
         }
@@ -182,6 +184,7 @@ fn identifier(text: &str) -> String {
         .collect();
     if plain.is_empty() || plain.starts_with(|first: char| first.is_ascii_digit()) {
         format!("_{plain}")
+    // Rust does not accept these as raw identifiers.
     } else if ["self", "Self", "super", "crate"].contains(&plain.as_str()) {
         format!("{plain}_")
     } else if is_keyword(&plain) {

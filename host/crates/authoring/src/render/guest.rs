@@ -25,6 +25,7 @@ pub(crate) fn described(from: &Inspected, load: &LoadArgs) -> Result<Described, 
     let bytes = plugin_file::bytes(from, &load.registry)?;
     let cache = load.cache.open()?;
     let settings = EngineSettings {
+        // Slower than deadlines, but the figure is the same on every machine.
         metering: Metering::Fuel,
         ..EngineSettings::new(NonZeroU32::MIN)
     };

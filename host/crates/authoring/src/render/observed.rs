@@ -104,6 +104,7 @@ fn controls(owner: &Value, document: &Document, parent: &Parent) -> bool {
     } = parent;
     let text = |name: &str| owner.get(name).and_then(Value::as_str);
     if *has_uid {
+        // An earlier parent may have had the same name.
         return text("uid") == parent.metadata("uid");
     }
     text("apiVersion")
@@ -112,5 +113,6 @@ fn controls(owner: &Value, document: &Document, parent: &Parent) -> bool {
         == &*parent.kind.group
         && text("kind") == Some(&*parent.kind.kind)
         && text("name") == Some(&*parent.name)
+        // An owner reference names no namespace: a namespaced owner is in its child's.
         && (parent.namespace.is_none() || document.namespace == parent.namespace)
 }

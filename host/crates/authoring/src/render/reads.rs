@@ -256,12 +256,14 @@ fn labels_for(selector: &Selector) -> Option<BTreeMap<String, String>> {
         let is_free = |value: &String| !refused.contains(&(key.clone(), value.clone()));
         let value = match values {
             Some(values) => values.into_iter().find(is_free)?,
+            // One more candidate than refused values, so one is free.
             None => (0..=refused.len())
                 .map(|number| format!("example-{number}"))
                 .find(is_free)?,
         };
         labels.insert(key, value);
     }
+    // A key that must exist and must not exist matches nothing.
     selector.matches(&labels).then_some(labels)
 }
 

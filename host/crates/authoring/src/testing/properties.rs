@@ -173,6 +173,7 @@ impl Checker<'_> {
         let failure = |property, problem| Err(finding(property, problem, cluster));
         if let Some(fault) = &passed.answer.fault {
             let property = match fault.kind {
+                // Answers, not faults: a plugin may refuse a generated parent.
                 "retry" | "invalid" | "fatal" => return Ok(passed),
                 reason::CHILD_FORBIDDEN => Property::InsideGrants,
                 reason::OUTPUT_REJECTED => Property::ValidOutput,
@@ -299,6 +300,7 @@ impl Checker<'_> {
             let other = self.pass(&smaller, under(simulation))?.answer;
             keeps(&smaller, &other)?;
             let is_again = other.children.iter().any(|child| child.id() == id);
+            // Other answers, such as retry, may create the child in a later pass.
             if other.outcome == Some("desired") && !is_again {
                 let problem = format!("{id} is deleted, and the answer does not contain it");
                 return Err(finding(Property::SurvivesDeletion, problem, &smaller));
@@ -432,6 +434,7 @@ fn document(child: &Child, parent: &Document) -> Document {
         ANNOTATION_KEY,
         child.key.as_str().into(),
     );
+    // Any UID that stays the same between rounds.
     let uid = child.id().to_string().into();
     put(&mut object, &["metadata"], "uid", uid);
     match child.removal {

@@ -39,6 +39,7 @@ pub(super) fn check(object: &Map<String, Value>) -> Result<(), String> {
 
 fn strict<T: DeserializeOwned + Serialize>(object: &Value) -> Result<(), String> {
     let typed = T::deserialize(object).map_err(|error| error.to_string())?;
+    // serde ignores unknown fields, and the API server refuses them in an apply.
     let again = serde_json::to_value(&typed).map_err(|error| error.to_string())?;
     match lost(object, &again, String::new()) {
         None => Ok(()),
