@@ -129,8 +129,11 @@ fn failed(path: &std::path::Path) -> String {
 /// Returns a file name from plugin, namespace and parent name.
 fn file_name(plugin: &str, parent: &Value) -> String {
     let metadata = |field: &str| parent["metadata"][field].as_str();
-    let parts = [Some(plugin), metadata("namespace"), metadata("name")];
-    let name = parts.into_iter().flatten().collect::<Vec<_>>().join("-");
+    let name = [Some(plugin), metadata("namespace"), metadata("name")]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join("-");
     // A server's response must not choose the path.
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let mut name = name.replace(|c| !is_plain(c), "_");

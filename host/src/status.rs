@@ -147,8 +147,8 @@ impl ParentRow {
 /// Returns true if a host has reported on any generation of the parent.
 fn has_report(parent: &Object) -> bool {
     let json: Value = serde_json::from_str(&parent.json).unwrap_or_default();
-    let conditions = json["status"]["conditions"].as_array();
-    conditions
+    json["status"]["conditions"]
+        .as_array()
         .into_iter()
         .flatten()
         .any(|condition| condition["type"] == reason::SYNCED)

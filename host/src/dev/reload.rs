@@ -363,8 +363,11 @@ async fn confirmed() -> bool {
         // No input means no.
         stdin().lock().read_line(&mut line).ok().map(|_| line)
     };
-    let line = spawn_blocking(read).await.ok().flatten();
-    line.is_some_and(|line| matches!(line.trim(), "y" | "Y" | "yes"))
+    spawn_blocking(read)
+        .await
+        .ok()
+        .flatten()
+        .is_some_and(|line| matches!(line.trim(), "y" | "Y" | "yes"))
 }
 
 #[cfg(test)]

@@ -115,8 +115,11 @@ pub(super) async fn dump(args: &FleetArgs, inputs: Inputs, to: &Path) -> Result<
 
 /// Returns notes about parent kinds without grants.
 fn denied(serving: &Revision) -> impl Iterator<Item = String> {
-    let kinds = serving.plugin.manifest().parent_kinds().into_iter();
-    kinds
+    serving
+        .plugin
+        .manifest()
+        .parent_kinds()
+        .into_iter()
         .filter(|kind| !serving.grants.allows_parent(kind))
         .map(|kind| format!("the grants lack parents of {kind}, so they have no passes"))
 }

@@ -115,8 +115,12 @@ fn add_findings(
     title: &dyn Fn(&mut Output, &str, bool),
     entry: &dyn Fn(&mut Output, &str, bool),
 ) {
-    let ids = plan.forecast.deletes.iter();
-    let deletes: Vec<String> = ids.map(ToString::to_string).collect();
+    let deletes: Vec<String> = plan
+        .forecast
+        .deletes
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     for (is_delete, verb, one, many, entries) in [
         (true, "Deletes", "child", "children", deletes),
         (false, "Fails for", "parent", "parents", faults(plan)),
@@ -152,20 +156,22 @@ fn faults(plan: &FleetPlan) -> Vec<String> {
 
 /// Returns the differences of `--parent`.
 fn requested(plan: &FleetPlan) -> impl Iterator<Item = (&ObjectId, Vec<String>)> {
-    let requested = plan.parents().iter().filter(|(_, plan)| plan.is_asked);
-    requested.map(|(parent, plan)| {
-        let lines = match &plan.outcome {
-            ParentOutcome::Planned(planned) if planned.differences.is_empty() => {
-                vec!["unchanged".to_owned()]
-            }
-            ParentOutcome::Planned(planned) => planned.differences.clone(),
-            ParentOutcome::Fault {
-                reason, message, ..
-            } => vec![format!("fails: {reason}: {message}")],
-            ParentOutcome::Skipped => vec!["has no pass".to_owned()],
-        };
-        (parent, lines)
-    })
+    plan.parents()
+        .iter()
+        .filter(|(_, plan)| plan.is_asked)
+        .map(|(parent, plan)| {
+            let lines = match &plan.outcome {
+                ParentOutcome::Planned(planned) if planned.differences.is_empty() => {
+                    vec!["unchanged".to_owned()]
+                }
+                ParentOutcome::Planned(planned) => planned.differences.clone(),
+                ParentOutcome::Fault {
+                    reason, message, ..
+                } => vec![format!("fails: {reason}: {message}")],
+                ParentOutcome::Skipped => vec!["has no pass".to_owned()],
+            };
+            (parent, lines)
+        })
 }
 
 fn markdown(plan: &FleetPlan) -> Output {

@@ -21,12 +21,12 @@ use crate::{args::InspectArgs, plugin_file, statuses::ParentDefinitions};
 pub fn run(args: &InspectArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> {
     let bytes = plugin_file::bytes(&args.target, &args.load.registry)?;
     let inspection = artifact::inspect(&bytes);
-    let described = plugin_file::describe(&bytes, args.load.cache.open()?.as_ref());
-    let described = described.and_then(|described| {
-        // Describing a plugin does not compile the schema, which may be invalid or too costly.
-        described.check_config_schema(plugin_file::checker())?;
-        Ok(described)
-    });
+    let described =
+        plugin_file::describe(&bytes, args.load.cache.open()?.as_ref()).and_then(|described| {
+            // Describing a plugin does not compile the schema, which may be invalid or too costly.
+            described.check_config_schema(plugin_file::checker())?;
+            Ok(described)
+        });
     let manifest = described.as_ref().ok().map(Described::manifest);
     let output = match args.output {
         ResultFormat::Text => text(&inspection, manifest),

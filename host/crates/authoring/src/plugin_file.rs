@@ -117,8 +117,10 @@ pub fn checker() -> &'static ConfigChecker {
 /// Returns the only plugin that `innkeeper build` has built in a project.
 pub(crate) fn built(project: &Path) -> Result<PathBuf, Failure> {
     let directory = project.join("target/plugins");
-    let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
-    let mut files: Vec<PathBuf> = entries
+    let mut files: Vec<PathBuf> = fs::read_dir(&directory)
+        .into_iter()
+        .flatten()
+        .flatten()
         .map(|entry| entry.path())
         .filter(|path| {
             path.extension()

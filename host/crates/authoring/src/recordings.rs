@@ -81,10 +81,14 @@ pub(crate) fn repeat(
     described: &Described,
     from: &Inspected,
 ) -> Result<Repeated, Failure> {
-    let configured = described.configure(&recording.config(), plugin_file::checker());
-    let message =
-        format!("failed to configure the plugin {from} with the configuration of the recording");
-    let plugin = configured.or_fail_by(plugin_file::exit_for, message)?;
+    let plugin = described
+        .configure(&recording.config(), plugin_file::checker())
+        .or_fail_by(
+            plugin_file::exit_for,
+            format!(
+                "failed to configure the plugin {from} with the configuration of the recording"
+            ),
+        )?;
     let children = recording.children();
     let request = Request {
         parent: recording.parent(),

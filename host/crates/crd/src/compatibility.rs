@@ -123,8 +123,9 @@ fn only_adds_fields(existing: &Value, desired: &Map<String, Value>) -> bool {
         .filter(|version| is_served(version))
         .all(|new| {
             let name = text(Some(new), "/name");
-            let old = served_versions(existing).find(|(version, _)| Some(*version) == name);
-            old.and_then(|(_, old)| schema(old))
+            served_versions(existing)
+                .find(|(version, _)| Some(*version) == name)
+                .and_then(|(_, old)| schema(old))
                 .zip(schema(new))
                 .is_some_and(|(old, new)| differences::only_adds_fields(old, new))
         })

@@ -173,13 +173,13 @@ impl Schema {
         let mut object = Value::Object(object);
         let unknown = shape::normalize(&mut object, &self.root);
         metadata::tidy(&mut object);
-        let unknown = unknown.into_iter().filter(|path| is_status(path));
         let mut causes: Vec<RejectionCause> = unknown
+            .into_iter()
+            .filter(|path| is_status(path))
             .map(|path| RejectionCause::new(path, "the definition has no such field"))
             .collect();
-        let constraints = self.check_constraints(&object);
         causes.extend(
-            constraints
+            self.check_constraints(&object)
                 .into_iter()
                 .filter(|cause| is_status(&cause.path)),
         );

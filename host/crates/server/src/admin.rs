@@ -133,8 +133,10 @@ impl Admin {
         )?;
         let stop = CancellationToken::new();
         let thread_ended = CancellationToken::new();
-        let serving = serve(listener, router(shown, args.debug, tls.is_some()), tls);
-        let serving = stop.clone().run_until_cancelled_owned(serving);
+        let router = router(shown, args.debug, tls.is_some());
+        let serving = stop
+            .clone()
+            .run_until_cancelled_owned(serve(listener, router, tls));
         let end = thread_ended.clone().drop_guard();
         let thread = thread::Builder::new()
             .name("admin".to_owned())

@@ -156,10 +156,9 @@ fn definitions_rule(plugin: &Granted<'_>) -> Option<Value> {
     let names: Vec<&str> = definitions.keys().map(String::as_str).collect();
     let group = "apiextensions.k8s.io";
     let resource = "customresourcedefinitions";
-    let is_any = !names.is_empty();
     // An apply that creates an object needs `create` too. Unlike a POST it has a name, so the rule can be limited to
     // names.
-    is_any.then(|| named(group, resource, &["create", "get", "patch"], &names))
+    (!names.is_empty()).then(|| named(group, resource, &["create", "get", "patch"], &names))
 }
 
 /// A permission: a kind, a part such as `/status`, and verbs.
@@ -189,8 +188,10 @@ fn host_permissions<'a>(plugin: &'a Granted<'_>, writes_children: bool) -> Vec<P
         .children()
         .map(move |child| -> Permission<'_> { (child, "", verbs) })
         .chain(deletions(plugin).filter(move |_| writes_children));
-    let reads = manifest.reads.iter().map(|read| &read.kind);
-    let reads = reads
+    let reads = manifest
+        .reads
+        .iter()
+        .map(|read| &read.kind)
         .filter(|kind| grants.reads_of(&kind.group_kind()).next().is_some())
         .map(|kind| (kind, "", &READ_VERBS[..]));
     parents.chain(children).chain(reads).collect()

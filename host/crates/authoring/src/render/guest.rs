@@ -15,9 +15,12 @@ use crate::{
 
 /// Loads the plugin with a configuration.
 pub(super) fn load(args: &RenderArgs, config: &Map<String, Value>) -> Result<Plugin, Failure> {
-    let plugin = described(&args.plugin, &args.load)?.configure(config, plugin_file::checker());
-    let message = format!("failed to load the plugin {}", args.plugin);
-    plugin.or_fail_by(plugin_file::exit_for, message)
+    described(&args.plugin, &args.load)?
+        .configure(config, plugin_file::checker())
+        .or_fail_by(
+            plugin_file::exit_for,
+            format!("failed to load the plugin {}", args.plugin),
+        )
 }
 
 /// Loads a plugin; its calls report their fuel.
@@ -29,9 +32,10 @@ pub(crate) fn described(from: &Inspected, load: &LoadArgs) -> Result<Described, 
         metering: Metering::Fuel,
         ..EngineSettings::new(NonZeroU32::MIN)
     };
-    let described = plugin_file::describe_with(&settings, &bytes, cache.as_ref());
-    let message = format!("failed to load the plugin {from}");
-    described.or_fail_by(plugin_file::Error::exit, message)
+    plugin_file::describe_with(&settings, &bytes, cache.as_ref()).or_fail_by(
+        plugin_file::Error::exit,
+        format!("failed to load the plugin {from}"),
+    )
 }
 
 /// Returns the result of a plugin step.

@@ -62,10 +62,12 @@ const CHECKS: [(&str, Check); 14] = [
 /// Returns the canonical name if the API server checks the format; it ignores dashes in names, and all other formats.
 pub(super) fn known(format: &str) -> Option<&'static str> {
     let plain = |name: &str| name.replace('-', "");
-    let checks = CHECKS.iter().map(|(name, _)| *name);
-    let mut names = checks.chain(PATTERNS.keys().map(String::as_str));
-    // The formats for `metadata.json` have names with spaces, so that no CustomResourceDefinition names them.
-    names.find(|name| plain(name) == plain(format) && !name.contains(' '))
+    CHECKS
+        .iter()
+        .map(|(name, _)| *name)
+        .chain(PATTERNS.keys().map(String::as_str))
+        // The formats for `metadata.json` have names with spaces, so that no CustomResourceDefinition names them.
+        .find(|name| plain(name) == plain(format) && !name.contains(' '))
 }
 
 /// Adds all formats to a validator, in place of the built-in ones with the same names.
@@ -80,8 +82,9 @@ pub(super) fn register(options: ValidationOptions<'_>) -> ValidationOptions<'_> 
 }
 
 fn has_form(format: &str, text: &str) -> bool {
-    let pattern = PATTERNS.get(format);
-    pattern.is_some_and(|pattern| pattern.is_match(text))
+    PATTERNS
+        .get(format)
+        .is_some_and(|pattern| pattern.is_match(text))
 }
 
 fn is_prefix(text: &str) -> bool {

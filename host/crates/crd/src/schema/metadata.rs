@@ -84,10 +84,11 @@ pub(super) fn tidy(object: &mut Value) {
 /// Checks how large an object's annotations are.
 pub(super) fn check_annotations(object: &Map<String, Value>, path: &str) -> Option<RejectionCause> {
     let annotations = object.get("metadata")?.get("annotations")?.as_object()?;
-    let entries = annotations.iter();
-    let bytes = entries.map(|(key, value)| key.len() + value.as_str().map_or(0, str::len));
+    let bytes: usize = annotations
+        .iter()
+        .map(|(key, value)| key.len() + value.as_str().map_or(0, str::len))
+        .sum();
     let message = || format!("has more than {ANNOTATIONS_BYTES_MAX} bytes");
     let path = child(path, "metadata.annotations");
-    (bytes.sum::<usize>() > ANNOTATIONS_BYTES_MAX)
-        .then(|| RejectionCause::new(path, message()).blocking(true))
+    (bytes > ANNOTATIONS_BYTES_MAX).then(|| RejectionCause::new(path, message()).blocking(true))
 }

@@ -39,9 +39,9 @@ impl CompiledRules {
         let mut rules = Vec::new();
         for rule in stated {
             // Before the compiler sees them: its stack and its error texts grow with the rule.
-            let texts = [Some(&rule.rule), rule.message_expression.as_ref()];
-            let mut texts = texts.into_iter().flatten();
-            texts
+            [Some(&rule.rule), rule.message_expression.as_ref()]
+                .into_iter()
+                .flatten()
                 .try_for_each(|text| bounds::check_rule(text))
                 .map_err(|problem| Error::schema(path, problem))?;
             rules.push(translate(rule));
@@ -87,10 +87,13 @@ impl CompiledRules {
 }
 
 fn cause(error: &ValidationError, compiled: &CompiledSchema, path: &str) -> RejectionCause {
-    let mut rules = compiled.validations.iter().flatten();
-    let rule = rules.find(|compiled| compiled.rule.rule == error.rule);
-    let message = rule.and_then(|compiled| compiled.rule.message.as_deref());
-    let fixed = message.unwrap_or_default();
+    let fixed = compiled
+        .validations
+        .iter()
+        .flatten()
+        .find(|compiled| compiled.rule.rule == error.rule)
+        .and_then(|compiled| compiled.rule.message.as_deref())
+        .unwrap_or_default();
     if error.kind != ErrorKind::ValidationFailure {
         let source = error.source().map(ToString::to_string);
         let problem = source.as_ref().unwrap_or(&error.message);

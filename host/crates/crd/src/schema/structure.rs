@@ -123,9 +123,11 @@ fn cause(error: &ValidationError<'_>) -> RejectionCause {
         };
     }
     let value = shown(error.instance());
-    let text = error.masked_with(value.as_str()).to_string();
-    // A list is not the remedy, although the API server accepts it there.
-    let text = text.replace(r#"types "string", "array""#, r#"type "string""#);
+    let text = error
+        .masked_with(value.as_str())
+        .to_string()
+        // A list is not the remedy, although the API server accepts it there.
+        .replace(r#"types "string", "array""#, r#"type "string""#);
     let plain = |text: &str| RejectionCause::new(path.as_str(), text);
     match error.kind() {
         Kind::Required { property } => {

@@ -128,7 +128,8 @@ fn lease_name(namespaces: Option<&[String]>, plugin_selector: Option<&Selector>)
     reason = "only flags and their defaults come from the environment"
 )]
 fn pod_name() -> String {
-    let name = env::var("HOSTNAME").ok();
-    name.filter(|name| !name.is_empty())
+    env::var("HOSTNAME")
+        .ok()
+        .filter(|name| !name.is_empty())
         .unwrap_or_else(|| "innkeeper".to_owned())
 }

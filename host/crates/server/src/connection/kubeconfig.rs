@@ -194,8 +194,11 @@ fn select<'a>(
 ) -> Result<Selected<'a>, Failure> {
     let current = kubeconfig.current_context.as_deref();
     let requested = context.or_else(|| current.filter(|name| !name.is_empty()));
-    let mut contexts = kubeconfig.contexts.iter();
-    let Some(named) = contexts.find(|context| requested == Some(context.name.as_str())) else {
+    let Some(named) = kubeconfig
+        .contexts
+        .iter()
+        .find(|context| requested == Some(context.name.as_str()))
+    else {
         return Err(no_context(kubeconfig, requested, from));
     };
     let context = &*named.name;
@@ -207,16 +210,19 @@ fn select<'a>(
         Failure::new(Exit::Usage, message)
     };
     let cluster_name = parts.map_or("", |parts| &*parts.cluster);
-    let mut clusters = kubeconfig.clusters.iter();
-    let cluster = clusters
+    let cluster = kubeconfig
+        .clusters
+        .iter()
         .find(|cluster| cluster.name == cluster_name)
         .and_then(|cluster| cluster.cluster.as_ref())
         .ok_or_else(|| missing("cluster", cluster_name))?;
     let user = parts
         .and_then(|Context { user, .. }| user.as_deref())
         .filter(|name| !name.is_empty());
-    let mut users = kubeconfig.auth_infos.iter();
-    let named_user = users.find(|info| Some(&*info.name) == user);
+    let named_user = kubeconfig
+        .auth_infos
+        .iter()
+        .find(|info| Some(&*info.name) == user);
     if let Some(name) = user
         && named_user.is_none()
         // Over http no credentials are sent, so a missing user does not matter.
@@ -237,8 +243,11 @@ fn no_context(kubeconfig: &Kubeconfig, requested: Option<&str>, from: &str) -> F
         || "no current context".to_owned(),
         |name| format!("no context \"{name}\""),
     );
-    let contexts = kubeconfig.contexts.iter();
-    let names: Vec<&str> = contexts.map(|context| context.name.as_str()).collect();
+    let names: Vec<&str> = kubeconfig
+        .contexts
+        .iter()
+        .map(|context| context.name.as_str())
+        .collect();
     let remedy = if names.is_empty() {
         "and another --kubeconfig, because it has no contexts".to_owned()
     } else {

@@ -83,10 +83,12 @@ impl PluginResources {
         Arc<Warmer>,
         impl Future<Output = Result<(), Failure>> + use<>,
     ) {
-        let name = self.name.clone();
-        let selector = self.selector.clone();
-        let warmer = Warmer::new(Arc::clone(&self.loader), name, selector, once_made);
-        let warmer = Arc::new(warmer);
+        let warmer = Arc::new(Warmer::new(
+            Arc::clone(&self.loader),
+            self.name.clone(),
+            self.selector.clone(),
+            once_made,
+        ));
         let telemetry = status.observe_named("innkeeper/standby", PASSES_MAX);
         // Standby ends by dropping the future.
         let never = CancellationToken::new();

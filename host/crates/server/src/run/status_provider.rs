@@ -340,8 +340,6 @@ fn plugin_sample(plugin: &PluginControllers) -> PluginSample {
     let waiting = reconcilers().map(|reconciler| reconciler.registration().waiting().len());
     // All parent kinds of a plugin share its limits.
     let first = reconcilers().next();
-    let usage = first.map(|reconciler| reconciler.usage());
-    let limits = usage.unwrap_or_default().into_iter();
     PluginSample {
         plugin: plugin.name.to_string(),
         parents: reconcilers()
@@ -351,7 +349,10 @@ fn plugin_sample(plugin: &PluginControllers) -> PluginSample {
         full_namespaces: first.map_or(0, |reconciler| {
             reconciler.registration().full_namespaces().len()
         }),
-        limits: limits
+        limits: first
+            .map(|reconciler| reconciler.usage())
+            .unwrap_or_default()
+            .into_iter()
             .map(|usage| (usage.limit, usage.share.ratio()))
             .collect(),
     }
