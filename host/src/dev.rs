@@ -101,6 +101,7 @@ async fn dev(args: &DevArgs, stop: Shutdown) -> Result<(), Failure> {
         project,
         consent: Consent {
             ask: args.ask,
+            // Nothing is at risk in a control plane that `dev` started.
             ask_for_deletes: control_plane.is_none() && !args.yes,
         },
     };

@@ -10,6 +10,7 @@ use std::{
 use toml_edit::{DocumentMut, Item, TableLike, Value};
 
 fn main() {
+    // Without such a line, cargo runs this script after every change in the package.
     println!("cargo::rerun-if-changed=build.rs");
     #[expect(
         clippy::disallowed_methods,
@@ -94,6 +95,7 @@ fn stand_alone(root: &Path, member: &Path) -> String {
             .expect("a manifest is TOML")
     };
     let (mut manifest, workspace) = (read(member), read(root));
+    // The lints are the workspace's, and nobody runs the tests in a project.
     manifest.remove("lints");
     manifest.remove("dev-dependencies");
     for section in ["package", "dependencies"] {

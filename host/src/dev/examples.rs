@@ -41,6 +41,7 @@ impl Example {
             && id
                 .namespace
                 .as_deref()
+                // A cluster-scoped object matches although the example gets a default namespace.
                 .is_none_or(|other| other == namespace)
     }
 }

@@ -103,6 +103,7 @@ impl Recorder {
             answers,
         };
         let text = serde_json::to_vec(&dump).or_fail(Exit::Failure, failed())?;
+        // The file has the hash key, with which hashes of weak passwords can be guessed.
         file::create_for_owner(path, &text).or_fail_by(file::exit, failed())
     }
 }

@@ -190,6 +190,7 @@ async fn plan_with(
     let against_revision = against
         .as_ref()
         .map(|against| against.plugin.revision().to_string());
+    // Without a bound: only a host keeps plans in memory.
     let mut plan = FleetPlan::new(name.to_string(), revision, against_revision, usize::MAX);
     for kind in served {
         let fleet = Fleet {

@@ -64,6 +64,7 @@ impl ClientConfig {
             Some(Proxy::Socks(proxy)) => service(config, proxy.connector(direct)),
             Some(Proxy::Http(proxy)) => service(config, proxy.connector(direct)),
             Some(Proxy::Https(proxy)) => {
+                // This TLS ends at the proxy; `service` adds another one to the API server within it.
                 let secure = config.rustls_https_connector_with_connector(direct)?;
                 service(config, proxy.connector(secure))
             }

@@ -42,6 +42,7 @@ pub(super) fn plugin(plugin: &Granted<'_>, kinds: &Kinds, args: &ManifestsArgs) 
         where_it_sees(args, &name, &host, rules_in)
     } else {
         let mut role = role(args, &name, None, &rules_in(|_| true));
+        // Without a binding: the chart's ClusterRole aggregates roles with this label.
         role["metadata"]["labels"][LABEL_AGGREGATE] = args.name.as_str().into();
         vec![role]
     };
@@ -179,6 +180,7 @@ fn host_permissions<'a>(plugin: &'a Granted<'_>, writes_children: bool) -> Vec<P
             (parent, "/finalizers", &["update"]),
         ]
     });
+    // If another account writes the children, the host only watches them.
     let verbs: &[&'static str] = if writes_children {
         &CHILD_VERBS
     } else {

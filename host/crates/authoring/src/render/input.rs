@@ -205,6 +205,7 @@ impl<'a> Schemas<'a> {
         let admitted = schema
             .admit(document.object)
             .map_err(|rejection| Failure::new(Exit::Finding, rejection.to_string()))?;
+        // `kubectl` warns about them too.
         for field in &admitted.unknown_fields {
             streams.note(&format!(
                 "warning: {} {}: unknown field \"{field}\" is dropped",

@@ -71,6 +71,7 @@ pub(super) fn present(
 fn observed_child(object: &Object) -> ObservedChild {
     ObservedChild {
         key: object.annotation(ANNOTATION_KEY).map(Arc::from),
+        // `belongs` has checked that it is retained for this parent.
         retained: object.controller.is_none(),
         object: Arc::clone(&object.json),
     }

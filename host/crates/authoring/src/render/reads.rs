@@ -99,6 +99,7 @@ impl OfflineReads {
         let scope = self.kinds.resource_of(kind).scope;
         let own = self.own_namespace.as_ref();
         let target = asked.or_else(|| own.filter(|_| one).cloned());
+        // A cluster-scoped parent gives a read no default namespace.
         let nameless = one && scope == Scope::Namespaced && target.is_none();
         let mut grants: Vec<MatchingGrant<'_>> = self
             .granted
@@ -111,6 +112,7 @@ impl OfflineReads {
             })
             .filter(|grant| grant.reach != Reach::Within(BTreeSet::new()))
             .collect();
+        // The first grant that covers an object decides how much of it the guest sees.
         grants.sort_by_key(|grant| grant.access);
         if grants.is_empty() || nameless {
             return Err(ReadFailure::NotGranted(kind.clone()));

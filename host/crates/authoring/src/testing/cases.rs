@@ -50,7 +50,7 @@ impl Case {
     }
 
     /// Runs the pass and compares the answer. Returns the parent for the properties as well, unless the case has its
-    /// own configuration or grants, or is a recording. The observed objects would be wrong for another parent state.
+    /// own configuration or grants, or is a recording.
     pub(super) fn run(
         &self,
         plugin: (&Described, &Inspected),
@@ -127,6 +127,7 @@ impl Case {
         };
         let passed = offline.pass(inputs.parent.clone(), inputs.others, variation)?;
         let problem = self.compare(&Value::Object(passed.answer.to_json()), update)?;
+        // Without the observed objects, which would be wrong for another state of the parent.
         Ok((problem, is_usual.then_some(inputs.parent)))
     }
 

@@ -290,6 +290,7 @@ fn is_secure(cluster: &Cluster) -> bool {
         .server
         .as_deref()
         .unwrap_or_default()
+        // RFC 3986: schemes are case-insensitive.
         .to_ascii_lowercase()
         .starts_with("https://")
 }

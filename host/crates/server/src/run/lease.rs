@@ -45,6 +45,7 @@ impl LeaseStore for StoredLease {
             None => writer.create_lease(namespace, name, record, scope).await,
         };
         result.map_err(|error| WriteError {
+            // If the Lease exists already, another host was faster.
             is_outdated: error.is_stale() || error.kind == ErrorKind::Exists,
             source: error.into(),
         })

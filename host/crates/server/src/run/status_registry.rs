@@ -78,6 +78,7 @@ impl StatusRegistry {
     /// Creates the state that these endpoints show.
     pub(super) fn for_admin(args: &AdminArgs) -> Self {
         Self {
+            // Without the endpoint nobody reads plans, which take memory.
             plans: args.debug.then(Arc::default),
             ..Self::default()
         }

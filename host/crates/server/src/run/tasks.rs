@@ -118,6 +118,7 @@ impl Tasks {
 
 /// Renews the lease. Dropping it stops renewals without releasing the lease.
 pub(super) struct LeaseKeeper {
+    // At most one task. A `JoinSet` aborts it on drop; a `JoinHandle` would leave it running.
     task: JoinSet<()>,
     release: CancellationToken,
 }

@@ -108,6 +108,7 @@ fn client(args: &RunArgs) -> Result<Client, Failure> {
     Client::builder()
         .tls_backend_preconfigured(trust(authorities).or_fail(Exit::Usage, START)?)
         .redirect(Policy::none())
+        // The environment's proxies apply only to sources.
         .no_proxy()
         .timeout(SEND_TIMEOUT)
         .build()
