@@ -28,7 +28,7 @@ const CRATES: [(&str, &[&str]); 2] = [
 
 /// Returns the files of the carried crates and the lock file as Rust code.
 ///
-/// A crate built from its package has neither above it. It was published, and so were the SDK and the kit.
+/// Both are empty if this crate is built from its published package: projects then use the published SDK and kit.
 fn carried(out: &Path) -> String {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = &own.join("../../..");

@@ -5,37 +5,37 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 /// Returns each place where two values differ, with both values; a missing one and a null are `absent`.
-pub fn of(expected: &Value, found: &Value) -> Vec<String> {
+pub fn of(expected: &Value, actual: &Value) -> Vec<String> {
     let mut lines = Vec::new();
-    add(expected, found, String::new(), &mut lines);
+    add(expected, actual, String::new(), &mut lines);
     lines
 }
 
-fn add(expected: &Value, found: &Value, place: String, lines: &mut Vec<String>) {
-    match (expected, found) {
-        (Value::Object(expected), Value::Object(found)) => {
-            let names: BTreeSet<&String> = expected.keys().chain(found.keys()).collect();
+fn add(expected: &Value, actual: &Value, place: String, lines: &mut Vec<String>) {
+    match (expected, actual) {
+        (Value::Object(expected), Value::Object(actual)) => {
+            let names: BTreeSet<&String> = expected.keys().chain(actual.keys()).collect();
             for name in names {
                 let field =
                     |object: &Map<String, Value>| object.get(name).cloned().unwrap_or_default();
                 let dot = if place.is_empty() { "" } else { "." };
                 add(
                     &field(expected),
-                    &field(found),
+                    &field(actual),
                     format!("{place}{dot}{name}"),
                     lines,
                 );
             }
         }
-        (Value::Array(expected), Value::Array(found)) if expected.len() == found.len() => {
-            for (at, (expected, found)) in expected.iter().zip(found).enumerate() {
-                add(expected, found, format!("{place}[{at}]"), lines);
+        (Value::Array(expected), Value::Array(actual)) if expected.len() == actual.len() => {
+            for (at, (expected, actual)) in expected.iter().zip(actual).enumerate() {
+                add(expected, actual, format!("{place}[{at}]"), lines);
             }
         }
-        (expected, found) if expected == found => {}
-        (expected, found) => {
+        (expected, actual) if expected == actual => {}
+        (expected, actual) => {
             let expected = shown(expected);
-            let actual = shown(found);
+            let actual = shown(actual);
             lines.push(format!("{place} is {actual}, and was {expected}"));
         }
     }

@@ -43,12 +43,13 @@ impl Choices {
     pub(crate) fn smaller(&self) -> Vec<Self> {
         let count = self.numbers.len();
         let mut all: Vec<Self> = Vec::new();
-        let shorter =
-            std::iter::successors(Some(0), |kept| Some(kept + (count - kept).div_ceil(2)));
+        let shorter = std::iter::successors(Some(0), |length| {
+            Some(length + (count - length).div_ceil(2))
+        });
         all.extend(
             shorter
-                .take_while(|kept| *kept < count)
-                .map(|kept| Self::new(self.numbers[..kept].to_vec())),
+                .take_while(|length| *length < count)
+                .map(|length| Self::new(self.numbers[..length].to_vec())),
         );
         for at in 0..count {
             let mut without = self.numbers.clone();

@@ -154,11 +154,11 @@ fn shown(digest: Option<&Digest>) -> Value {
 fn write(
     streams: &mut Streams<'_>,
     output: ResultFormat,
-    found: &[(&'static str, Value)],
+    facts: &[(&'static str, Value)],
 ) -> Result<Exit, Failure> {
     let output = match output {
         ResultFormat::Json => {
-            let object: serde_json::Map<String, Value> = found
+            let object: serde_json::Map<String, Value> = facts
                 .iter()
                 .map(|(name, value)| ((*name).to_owned(), value.clone()))
                 .collect();
@@ -166,7 +166,7 @@ fn write(
         }
         ResultFormat::Text => {
             let mut output = Output::default();
-            for (name, value) in found.iter().filter(|(_, value)| !value.is_null()) {
+            for (name, value) in facts.iter().filter(|(_, value)| !value.is_null()) {
                 let value = value
                     .as_str()
                     .map_or_else(|| value.to_string(), str::to_owned);

@@ -56,7 +56,7 @@ pub fn run(args: &TestArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> 
         None => Vec::new(),
     };
     let config = render::one_object(args.config.as_deref(), streams)?;
-    let paths = args
+    let grants = args
         .grants
         .as_deref()
         .map(|path| render::grants_in(path, streams))
@@ -80,7 +80,7 @@ pub fn run(args: &TestArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> 
     let manifest = plugin.manifest();
     let limits = Limits::default();
     let call: &Call<'_> = &|request, reads, context| plugin.call(request, reads, context, &limits);
-    let offline = Offline::new(manifest, paths.as_ref(), &from, call)?;
+    let offline = Offline::new(manifest, grants.as_ref(), &from, call)?;
     let mut calls = CallFacts::default();
     let findings = properties(&offline, &parents, args.parents, &mut calls)?;
     let CallFacts { cost, expiring_job } = calls;

@@ -1,4 +1,4 @@
-//! Bounds on what makes a stranger's definition costly: rules and patterns.
+//! Limits on the costly parts of an untrusted definition: rules and patterns.
 //!
 //! Texts are only counted: a parser that knew CEL's quotes could be misled.
 

@@ -1,6 +1,6 @@
 //! The schema for a plugin's configuration: which form is accepted, and how configurations are checked.
 //!
-//! A stranger wrote the schema. [`check`] walks it once, compiles nothing, and accepts only the structural form of
+//! The schema is untrusted. [`check`] walks it once, compiles nothing, and accepts only the structural form of
 //! CustomResourceDefinitions, in which no part refers to another one: the cost is linear in the bytes.
 //! [`problems`] compiles it. Patterns and large configurations still cost time and memory there, so a host calls it in a
 //! process with limits only.
@@ -45,7 +45,7 @@ pub struct Refusal {
     pub problem: String,
 }
 
-/// A path in a schema, as a list on the walk's stack: only an error writes it.
+/// A path in a schema, as a list on the walk's stack: only errors format it.
 #[derive(Clone, Copy)]
 struct At<'a> {
     above: Option<&'a Self>,
@@ -203,7 +203,8 @@ fn check_keyword(
         return at.refuse("an object of schemas by name is needed");
     }
     let Some(form) = form(keyword) else {
-        let (keyword, remedy) = (shown(keyword), remedy(keyword));
+        let remedy = remedy(keyword);
+        let keyword = shown(keyword);
         return at.refuse(format!("{keyword} is not accepted: {remedy}"));
     };
     let items = value.as_array();

@@ -106,7 +106,10 @@ pub struct Admin {
 
 impl Admin {
     /// Binds the address and starts the thread; port 0 selects a free port. None without an address.
-    pub fn start(args: AdminArgs, shown: Arc<dyn StatusProvider>) -> Result<Option<Self>, Failure> {
+    pub fn start(
+        args: AdminArgs,
+        provider: Arc<dyn StatusProvider>,
+    ) -> Result<Option<Self>, Failure> {
         const START: &str = "failed to start the thread for health and metrics";
 
         let Some(address) = args.address else {
@@ -133,7 +136,7 @@ impl Admin {
         )?;
         let stop = CancellationToken::new();
         let thread_ended = CancellationToken::new();
-        let router = router(shown, args.debug, tls.is_some());
+        let router = router(provider, args.debug, tls.is_some());
         let serving = stop
             .clone()
             .run_until_cancelled_owned(serve(listener, router, tls));
@@ -206,7 +209,7 @@ async fn serve(listener: TcpListener, router: Router, tls: Option<Tls>) -> JoinE
     }
 }
 
-fn router(shown: Arc<dyn StatusProvider>, debug: bool, checks_callers: bool) -> Router {
+fn router(provider: Arc<dyn StatusProvider>, debug: bool, checks_callers: bool) -> Router {
     let mut guarded = Router::new().route("/metrics", get(metrics));
     if debug {
         guarded = guarded
@@ -216,7 +219,7 @@ fn router(shown: Arc<dyn StatusProvider>, debug: bool, checks_callers: bool) -> 
             .route("/debug/recordings", post(record));
     }
     if checks_callers {
-        let access = Access::new(Arc::clone(&shown));
+        let access = Access::new(Arc::clone(&provider));
         // Not `layer`, which also covers the fallback: an unknown path would cost a review and no longer be a 404.
         guarded = guarded.route_layer(middleware::from_fn_with_state(access, access::check));
     }
@@ -224,31 +227,35 @@ fn router(shown: Arc<dyn StatusProvider>, debug: bool, checks_callers: bool) -> 
         .route("/livez", get(livez))
         .route("/readyz", get(readyz))
         .merge(guarded)
-        .with_state(shown)
+        .with_state(provider)
 }
 
 type Provider = State<Arc<dyn StatusProvider>>;
 
-async fn livez(State(shown): Provider) -> Response {
-    verdict("livez", &shown.alive(), StatusCode::INTERNAL_SERVER_ERROR)
+async fn livez(State(provider): Provider) -> Response {
+    verdict(
+        "livez",
+        &provider.alive(),
+        StatusCode::INTERNAL_SERVER_ERROR,
+    )
 }
 
-async fn readyz(State(shown): Provider) -> Response {
-    verdict("readyz", &shown.ready(), StatusCode::SERVICE_UNAVAILABLE)
+async fn readyz(State(provider): Provider) -> Response {
+    verdict("readyz", &provider.ready(), StatusCode::SERVICE_UNAVAILABLE)
 }
 
-async fn metrics(State(shown): Provider) -> Response {
+async fn metrics(State(provider): Provider) -> Response {
     let kind = HeaderValue::from_static(innkeeper_metrics::CONTENT_TYPE);
-    ([(CONTENT_TYPE, kind)], shown.metrics()).into_response()
+    ([(CONTENT_TYPE, kind)], provider.metrics()).into_response()
 }
 
-async fn state(State(shown): Provider) -> Response {
-    json(format!("{:#}\n", shown.state()))
+async fn state(State(provider): Provider) -> Response {
+    json(format!("{:#}\n", provider.state()))
 }
 
-async fn plan(State(shown): Provider, Path(plugin): Path<String>) -> Response {
+async fn plan(State(provider): Provider, Path(plugin): Path<String>) -> Response {
     const NONE: &str = "this host has no waiting candidate for this Plugin: ask the host that holds the lease, and see status.candidate\n";
-    match shown.plan(&plugin) {
+    match provider.plan(&plugin) {
         Some(text) => json(text),
         None => (StatusCode::NOT_FOUND, NONE).into_response(),
     }
@@ -259,19 +266,19 @@ fn json(text: String) -> Response {
     ([(CONTENT_TYPE, kind)], text).into_response()
 }
 
-async fn log_filter(State(shown): Provider) -> String {
-    format!("{}\n", shown.log_filter())
+async fn log_filter(State(provider): Provider) -> String {
+    format!("{}\n", provider.log_filter())
 }
 
-async fn set_log_filter(State(shown): Provider, filter: String) -> Response {
-    match shown.set_log_filter(filter.trim()) {
-        Ok(()) => format!("{}\n", shown.log_filter()).into_response(),
+async fn set_log_filter(State(provider): Provider, filter: String) -> Response {
+    match provider.set_log_filter(filter.trim()) {
+        Ok(()) => format!("{}\n", provider.log_filter()).into_response(),
         Err(problem) => (StatusCode::BAD_REQUEST, format!("{problem}\n")).into_response(),
     }
 }
 
 async fn record(
-    State(shown): Provider,
+    State(provider): Provider,
     Extension(more): Extension<MoreTime>,
     order: String,
 ) -> Response {
@@ -279,7 +286,7 @@ async fn record(
         Ok(order) => order,
         Err(problem) => return (StatusCode::BAD_REQUEST, format!("{problem}\n")).into_response(),
     };
-    let (status, problem) = match shown.record(&order) {
+    let (status, problem) = match provider.record(&order) {
         Ok(from) => {
             // An order may last an hour, far longer than other responses may take.
             more.grant(order.time());

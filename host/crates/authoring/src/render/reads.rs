@@ -93,14 +93,14 @@ impl OfflineReads {
     fn matching_grants(
         &self,
         kind: &Gvk,
-        asked: Option<Arc<str>>,
-        one: bool,
+        namespace: Option<Arc<str>>,
+        is_get: bool,
     ) -> Result<Vec<MatchingGrant<'_>>, ReadFailure> {
         let scope = self.kinds.resource_of(kind).scope;
         let own = self.own_namespace.as_ref();
-        let target = asked.or_else(|| own.filter(|_| one).cloned());
+        let target = namespace.or_else(|| own.filter(|_| is_get).cloned());
         // A cluster-scoped parent gives a read no default namespace.
-        let nameless = one && scope == Scope::Namespaced && target.is_none();
+        let nameless = is_get && scope == Scope::Namespaced && target.is_none();
         let mut grants: Vec<MatchingGrant<'_>> = self
             .granted
             .iter()
@@ -124,11 +124,11 @@ impl OfflineReads {
     fn answer(
         &self,
         kind: &Gvk,
-        asked: Option<Arc<str>>,
+        namespace: Option<Arc<str>>,
         name: Option<&str>,
         chosen: &Selector,
     ) -> Result<Vec<Arc<str>>, ReadFailure> {
-        let grants = self.matching_grants(kind, asked, name.is_some())?;
+        let grants = self.matching_grants(kind, namespace, name.is_some())?;
         let mut objects: BTreeMap<(Option<&str>, &str), Arc<str>> = BTreeMap::new();
         for document in &self.objects {
             let fits = document.group_kind() == kind.group_kind()

@@ -17,7 +17,7 @@ pub(super) fn generated(seed: u64, secret: &ObjectId, entry: &Generated) -> Stri
         .token
         .as_ref()
         .map_or_else(String::new, |token| format!(" {token}"));
-    // Each value has a stream of its own, so another entry does not change it.
+    // Each value has a separate stream, so another entry does not change it.
     let purpose = format!("generate {}/{}{token}", secret.identity(), entry.key);
     plan::generate(entry, &mut stream(seed, &purpose))
 }

@@ -51,12 +51,11 @@ fn manifest(
         .or_insert_with(|| Value::Object(Map::new()));
     if let Value::Object(data) = data {
         for entry in &child.generate {
-            let fields = existing
+            let value = existing
                 .filter(|secret| !is_rotated(entry, secret))
                 .and_then(|secret| secret.object.get("data")?.get(&entry.key))
-                .cloned();
-            let value =
-                fields.unwrap_or_else(|| STANDARD.encode(seed::generated(seed, id, entry)).into());
+                .cloned()
+                .unwrap_or_else(|| STANDARD.encode(seed::generated(seed, id, entry)).into());
             data.insert(entry.key.clone(), value);
         }
     }
@@ -64,10 +63,8 @@ fn manifest(
 }
 
 fn is_rotated(entry: &Generated, secret: &Document) -> bool {
-    let annotations = &secret
-        .object
-        .get("metadata")
-        .and_then(|object| object.get("annotations"));
-    let drawn = annotations.and_then(|all| all.get(ANNOTATION_GENERATED)?.as_str());
+    let drawn = secret
+        .metadata_field("annotations")
+        .and_then(|all| all.get(ANNOTATION_GENERATED)?.as_str());
     plan::is_rotated(entry, drawn)
 }

@@ -299,9 +299,9 @@ impl Checker<'_> {
             }
             let other = self.pass(&smaller, under(simulation))?.answer;
             keeps(&smaller, &other)?;
-            let is_again = other.children.iter().any(|child| child.id() == id);
+            let is_recreated = other.children.iter().any(|child| child.id() == id);
             // Other answers, such as retry, may create the child in a later pass.
-            if other.outcome == Some("desired") && !is_again {
+            if other.outcome == Some("desired") && !is_recreated {
                 let problem = format!("{id} is deleted, and the answer does not contain it");
                 return Err(finding(Property::SurvivesDeletion, problem, &smaller));
             }

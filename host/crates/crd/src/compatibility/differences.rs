@@ -251,7 +251,7 @@ fn flag(schema: &Map<String, Value>, name: &str) -> bool {
     schema.get(name).and_then(Value::as_bool) == Some(true)
 }
 
-/// Returns values in a form that is found without comparing it with every other one.
+/// Returns values as an ordered set, because comparing every pair would be quadratic.
 fn texts(values: &[Value]) -> BTreeSet<String> {
     values.iter().map(ToString::to_string).collect()
 }

@@ -122,10 +122,10 @@ fn translate(rule: &ValidationRule) -> Value {
     let original = rule.rule.trim();
     // `kube-cel` has no `type()`. Rules use it to tell integers from texts, and only a text is equal to itself as a
     // text.
-    let mut text = TYPE_TEST.replace_all(original, |found: &Captures<'_>| {
-        let is_text = (&found[2] == "==") == (&found[3] == "string");
+    let mut text = TYPE_TEST.replace_all(original, |captures: &Captures<'_>| {
+        let is_text = (&captures[2] == "==") == (&captures[3] == "string");
         let not = if is_text { "" } else { "!" };
-        format!("{not}(string({0}) == {0})", &found[1])
+        format!("{not}(string({0}) == {0})", &captures[1])
     });
     // The API server binds an optional `oldSelf` to an optional value, and `kube-cel` binds it to null. A comprehension
     // over one empty optional value binds it as the API server does.

@@ -28,14 +28,14 @@ pub(super) use callers::share_address;
 
 /// Checks callers.
 pub(super) struct Access {
-    shown: Arc<dyn StatusProvider>,
+    provider: Arc<dyn StatusProvider>,
     callers: Mutex<Callers>,
 }
 
 impl Access {
-    pub(super) fn new(shown: Arc<dyn StatusProvider>) -> Arc<Self> {
+    pub(super) fn new(provider: Arc<dyn StatusProvider>) -> Arc<Self> {
         Arc::new(Self {
-            shown,
+            provider,
             callers: Mutex::default(),
         })
     }
@@ -68,7 +68,7 @@ impl Access {
                 return Some((StatusCode::TOO_MANY_REQUESTS, BUSY).into_response());
             }
         }
-        let Some(reviewer) = self.shown.reviewer() else {
+        let Some(reviewer) = self.provider.reviewer() else {
             const EARLY: &str = "the host has no connection to the API server yet: try again\n";
             return Some((StatusCode::SERVICE_UNAVAILABLE, EARLY).into_response());
         };
