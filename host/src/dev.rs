@@ -57,6 +57,7 @@ pub fn run(args: &DevArgs) -> Result<(), Failure> {
 }
 
 async fn dev(args: &DevArgs, stop: Shutdown) -> Result<(), Failure> {
+    // From the start, so --timeout includes the control plane and the first build.
     let deadline = Instant::now() + args.timeout;
     // First, so that a mistake in a file is reported before the control plane starts.
     let examples = examples::read(&args.examples, args.examples_namespace())?;

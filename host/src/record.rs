@@ -109,6 +109,7 @@ fn write(args: &RecordArgs, text: &[u8], streams: &mut Streams<'_>) -> Result<Pa
     for number in numbers {
         let path = args.to.join(format!("{name}-{number}.json"));
         match file::create_for_owner(&path, &text) {
+            // Not checked before, because another command may create the file in between.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             written => {
                 written.or_fail(Exit::Failure, failed(&path))?;

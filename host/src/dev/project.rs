@@ -58,6 +58,7 @@ impl Sources {
             if !metadata.is_file() {
                 continue;
             }
+            // Without the content, because `dev` looks four times a second.
             let state = (metadata.modified().ok(), metadata.len());
             // Apart from the code, because a changed configuration needs no build.
             if entry.depth() == 1 && entry.file_name() == CONFIG {

@@ -277,6 +277,7 @@ impl Fleet {
         }
         let mut parents = registration.parents();
         parents.sort();
+        // At least one, because `chunks` panics on zero.
         let share = parents.len().div_ceil(threads.get()).max(1);
         let candidate = self.reconciler.candidate(self.serving.clone());
         let against = self

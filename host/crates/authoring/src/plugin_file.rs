@@ -47,6 +47,7 @@ pub const fn exit_for(error: &plugin::Error) -> Exit {
         | plugin::Error::Embedded { .. }
         | plugin::Error::ConfigSchema { .. } => Exit::Finding,
         plugin::Error::Config { .. } | plugin::Error::ConfigLimit { .. } => Exit::Usage,
+        // Says nothing about the plugin or its configuration.
         plugin::Error::CheckConfig { .. }
         | plugin::Error::ConfigureEngine { .. }
         | plugin::Error::MapAgain { .. }

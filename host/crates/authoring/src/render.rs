@@ -220,6 +220,7 @@ impl<'a> Offline<'a> {
             grants,
             limits: &Limits::default(),
             resources: &self.kinds,
+            // As a host with default flags has them.
             host_namespaces: &[HOST_NAMESPACE.to_owned()],
             parent: &observed.parent.id(),
             depth: observed.parent.depth(),

@@ -87,6 +87,7 @@ const IDLE_CODE_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 pub fn serve(args: RunArgs, log: LogControl) -> Result<(), Failure> {
     raise_descriptor_limit();
     let status = Arc::new(StatusRegistry::for_admin(&args.admin));
+    // Expected from now on, so a start that blocks the runtime fails /livez.
     let heartbeat = status.expect_heartbeat("runtime");
     let provider = status_provider::RunningHost::new(Arc::clone(&status), log);
     // Starts before all slow steps, so that probes see "not ready" instead of a refused connection. Dropped last.

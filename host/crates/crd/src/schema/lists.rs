@@ -16,6 +16,7 @@ pub(super) fn check(items: &[Value], node: &Node, path: &str) -> Vec<RejectionCa
         Some("set") => false,
         _ => return Vec::new(),
     };
+    // The check of types reports nulls.
     let is_other = |item: &Value| !item.is_object() && !item.is_null();
     if let Some(index) = items.iter().position(is_other).filter(|_| is_map) {
         let message = "must be an object, because the list is a map by keys";

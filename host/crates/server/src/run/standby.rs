@@ -49,6 +49,7 @@ pub(super) async fn wait(
     };
     let mut warm = Warm::new();
     for plugin in plugins {
+        // Kinds that only an earlier revision created are watched too: their objects may have to be pruned.
         let once_made = once_made(&plugin.name);
         let interests = plugins::interests(plugin, &once_made);
         let registrations = interests
