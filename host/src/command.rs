@@ -24,7 +24,7 @@ pub fn start(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error) => return config::explain(&error).into(),
     };
     Streams::for_process(|streams| match command {
-        // Not in `execute`, because its exit codes are a protocol of their own.
+        // Not in `execute`, because the exit codes are a separate protocol.
         Command::Compile(args) => compile(&args, streams),
         other => {
             let result = execute(other, log, streams);

@@ -128,7 +128,7 @@ impl ControlPlane {
             self.stop().await;
             return None;
         }
-        // Its drop would remove the directory under the running control plane.
+        // A drop would remove the directory under the running control plane.
         drop(self.temporary.map(TempDir::keep));
         let pid = self.process.id().unwrap_or_default();
         let kubeconfig = self.dir.join("kubeconfig");

@@ -170,7 +170,7 @@ impl Project {
             .or_fail(Exit::Usage, "failed to parse the grants")?;
         let mut spec = json!({
             "source": {"file": {"path": built.file}},
-            // Without it, the next build would not change the spec: the file keeps its name.
+            // Without it, the next build would not change the spec, because the file name stays the same.
             "digest": built.digest(),
             "grants": resource::file_of_grants(&grants),
             "rollout": {"mode": "Gated"},

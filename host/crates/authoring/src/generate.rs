@@ -89,7 +89,7 @@ fn value(schema: &Value, choices: &mut Choices, depth: usize) -> Value {
         return choices.pick(listed).cloned().unwrap_or_default();
     }
     if let Some(default) = schema.get("default")
-        // Without numbers this is zero, so the smallest object has its defaults.
+        // Without numbers this is zero, so the smallest object has the defaults.
         && choices.below(4) == 0
     {
         return default.clone();

@@ -88,7 +88,7 @@ fn crds(manifest: &Manifest) -> Vec<&str> {
     manifest
         .crds
         .iter()
-        .filter_map(|crd| crd.get("metadata")?.get("name")?.as_str())
+        .filter_map(innkeeper_crd::name_of)
         .collect()
 }
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use innkeeper_cluster as cluster;
-use innkeeper_crd::{RejectionCause, Schema};
+use innkeeper_crd::{RejectionCause, Schema, name_of};
 use innkeeper_model::{
     Access, Condition, ConditionStatus, GroupKind, HashKey, Manifest, Object, PluginName, Report,
     kind_of_crd, reason,
@@ -40,7 +40,7 @@ impl ParentDefinitions {
                 .iter()
                 .find(|crd| kind_of_crd(crd).as_ref() == Some(&kind))?;
             let version = &parent.kind.version;
-            let name = crd.get("metadata")?.get("name")?.as_str()?;
+            let name = name_of(crd)?;
             let object = Map::from_iter([
                 ("apiVersion".to_owned(), parent.kind.api_version().into()),
                 ("kind".to_owned(), (*parent.kind.kind).into()),

@@ -68,7 +68,7 @@ pub(super) fn check_schema(schema: &Value) -> Result<(), String> {
 fn patterns(schema: &Value) -> usize {
     match schema {
         Value::Object(fields) => {
-            // A property may be named `pattern`; its schema is no string.
+            // A property may be named `pattern`, and the schema of a property is no string.
             let own = fields.get("pattern").is_some_and(Value::is_string);
             usize::from(own) + fields.values().map(patterns).sum::<usize>()
         }

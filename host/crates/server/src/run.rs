@@ -233,7 +233,7 @@ impl Host {
             let warm = standby::wait(cluster, &writer, claim, namespace, waiting, status).await?;
             let cache = cluster.clone();
             tasks.background.spawn(async move {
-                // The last holder wrote until just now: passes wait until their kinds' caches include its writes.
+                // The last holder wrote until just now: passes wait until the cache includes those writes.
                 cache.check_freshness().await;
                 Ok(())
             });

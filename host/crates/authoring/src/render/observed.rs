@@ -114,6 +114,6 @@ fn controls(owner: &Value, document: &Document, parent: &Parent) -> bool {
         == &*parent.kind.group
         && text("kind") == Some(&*parent.kind.kind)
         && text("name") == Some(&*parent.name)
-        // An owner reference names no namespace: a namespaced owner is in its child's.
+        // An owner reference names no namespace: a namespaced owner is in the child's.
         && (parent.namespace.is_none() || document.namespace == parent.namespace)
 }

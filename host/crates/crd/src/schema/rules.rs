@@ -38,7 +38,7 @@ impl CompiledRules {
         let stated = node.x_kubernetes_validations.iter().flatten();
         let mut rules = Vec::new();
         for rule in stated {
-            // Before the compiler sees them: its stack and its error texts grow with the rule.
+            // Before compiling them: stack and error texts of the compiler grow with the rule.
             [Some(&rule.rule), rule.message_expression.as_ref()]
                 .into_iter()
                 .flatten()

@@ -85,7 +85,7 @@ impl Access {
                 Some((StatusCode::FORBIDDEN, text).into_response())
             }
             Ok(Permission::Unknown) => {
-                // A deleted account's token must not keep its separate share.
+                // A deleted account's token must not keep a separate share.
                 self.callers.lock().forget(&caller);
                 Some(unauthorized("the API server rejects the token\n"))
             }

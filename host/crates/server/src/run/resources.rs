@@ -159,7 +159,7 @@ async fn manage(
     loop {
         tokio::select! {
             biased;
-            // First, because the same token ends `managing`, and its branch would skip the drain.
+            // First, because the same token ends `managing`, whose branch would skip the drain.
             () = stop.cancelled() => break,
             result = &mut managing => return result.or_fail(Exit::Failure, ENDED),
             never = &mut orphans => match never {},

@@ -156,7 +156,7 @@ impl StatusProvider for RunningHost {
                 )
             })?;
         for (reconciler, parent) in targets {
-            // An idle parent would have no pass before its resync.
+            // An idle parent would have no pass before the next resync.
             reconciler.registration().trigger(parent, Cause::Resync);
         }
         Ok(from)
