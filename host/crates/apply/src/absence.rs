@@ -57,9 +57,11 @@ impl Writer {
             let handed = self.take_over(update, owners, &present, false).await?;
             version = handed.map_or(version, |handed| handed.resource_version);
         }
+        // Left out, not sent as null: an apply keeps a map or list that is null, and most kinds refuse the null.
         let body = absence::without_absences(update.body, &stored, &[]);
         let written = self.apply_part(update, &body, version).await?;
         let stored = parse(&written.json);
+        // The API server may put defaults in the place of the fields that have just gone.
         let refilled = absence::present(&stored, &stated);
         if refilled.is_empty() {
             return Ok(written);
@@ -68,8 +70,7 @@ impl Writer {
             .await
     }
 
-    /// Sets fields to null that the API server has filled in again, where the kind allows that. The others can never be
-    /// absent: owned, they count as stated.
+    /// Sets fields to null that the API server has filled in again, where the kind allows that.
     async fn take_defaults_away(
         &self,
         update: &Absences<'_>,
@@ -85,13 +86,16 @@ impl Writer {
                 written = nulled;
             }
             Err(error) if error.kind != ErrorKind::Rejected => return Err(error),
+            // The kind takes no null here, so the field can never be absent.
             Ok(None) | Err(_) => {}
         }
+        // Here the nulls are sent: they make the manager own the fields, so that the next plan finds nothing to do.
         let body = absence::without_absences(update.body, &stored, refilled);
         match self
             .apply_part(update, &body, written.resource_version)
             .await
         {
+            // The rest is applied, and another attempt would be refused as well.
             Err(error) if error.kind == ErrorKind::Rejected => Ok(written),
             result => result,
         }

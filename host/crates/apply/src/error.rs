@@ -12,8 +12,8 @@ use super::request::Verb;
 /// The pause if the API server asks for one without a duration: as long as the usual `Retry-After`.
 const PAUSE_DEFAULT: Duration = Duration::from_secs(1);
 
-/// The longest pause that is accepted from an answer: a wrong header must not stop the host for hours. Chosen, not
-/// measured: the API server itself asks for seconds.
+/// The longest pause that is accepted from an answer: a wrong header must not stop the host for hours. The API server
+/// itself asks for seconds.
 const PAUSE_MAX: Duration = Duration::from_mins(5);
 
 /// The category for failures after which the API server may have done the write.
@@ -186,6 +186,7 @@ impl Error {
     pub const fn retry(&self) -> Retry {
         match self.kind {
             ErrorKind::Rejected | ErrorKind::TooLarge | ErrorKind::Unbuildable => Retry::OnChange,
+            // A terminating namespace takes no new object again.
             ErrorKind::NamespaceTerminating => Retry::Never,
             ErrorKind::Throttled { retry_after } => Retry::At(retry_after),
             _ => Retry::Backoff,
@@ -280,6 +281,7 @@ impl Error {
 /// Decides by code, reason and cause. It reads a message only where the API server gives nothing else.
 pub(super) fn refused(verb: Verb, what: String, parts: &Parts, body: &[u8]) -> Error {
     let status: Status = serde_json::from_slice(body).unwrap_or_default();
+    // Proxies and load balancers answer with text or HTML, not with a Status.
     let message = if status.message.is_empty() {
         String::from_utf8_lossy(body).chars().take(256).collect()
     } else {
@@ -305,6 +307,7 @@ pub(super) fn refused(verb: Verb, what: String, parts: &Parts, body: &[u8]) -> E
         StatusCode::SERVICE_UNAVAILABLE => pause.map_or(ErrorKind::Unavailable, |retry_after| {
             ErrorKind::Throttled { retry_after }
         }),
+        // The API server gave up waiting, but its request to etcd may still succeed.
         StatusCode::GATEWAY_TIMEOUT => ErrorKind::GaveUp,
         // etcd's own limit: a 500 without a reason.
         _ if source.message.contains("request is too large") => ErrorKind::TooLarge,
@@ -339,6 +342,7 @@ pub(super) fn broken(what: String, source: kube::Error) -> Error {
 fn never_connected(error: &(dyn StdError + 'static)) -> bool {
     causes(error).any(|error| {
         let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+        // Without resets and timeouts: these may also hit a request that was already sent.
         matches!(
             kind,
             Some(
@@ -352,12 +356,16 @@ fn never_connected(error: &(dyn StdError + 'static)) -> bool {
 }
 
 fn retry_after(parts: &Parts, status: &Status) -> Option<Duration> {
+    // The header's other form, a date, does not parse and counts as no pause.
     let from_header = parts
         .headers
         .get(RETRY_AFTER)
         .and_then(|value| value.to_str().ok()?.parse().ok());
-    let details = status.details.as_ref();
-    let from_body = details.map(|details| u64::from(details.retry_after_seconds));
+    let from_body = status
+        .details
+        .as_ref()
+        .map(|details| u64::from(details.retry_after_seconds));
+    // The client's type has 0 where the body has no such field.
     let seconds = from_header.or_else(|| from_body.filter(|seconds| *seconds > 0))?;
     Some(Duration::from_secs(seconds).min(PAUSE_MAX))
 }
@@ -378,20 +386,20 @@ fn conflict(verb: Verb, status: &Status) -> ErrorKind {
 fn not_found(verb: Verb, status: &Status) -> ErrorKind {
     match verb {
         _ if kind(status) == "namespaces" => ErrorKind::NamespaceMissing,
+        // Both create an object that is missing, so only the URL can be unknown.
         Verb::Create | Verb::Apply => ErrorKind::NotServed,
         Verb::Update | Verb::Status | Verb::JsonPatch | Verb::Delete => ErrorKind::Gone,
     }
 }
 
 /// Returns true if a 422 means that the object is not the observed one.
-///
-/// Either a test in a JSON patch failed, for which there is only a message, or the UID differs.
 fn names_another(verb: Verb, status: &Status) -> bool {
     let causes = status
         .details
         .as_ref()
         .map_or(&[][..], |details| &details.causes);
     match verb {
+        // A test in the patch failed: the API server has neither a reason nor a field for that.
         Verb::JsonPatch => {
             causes.iter().any(|cause| {
                 cause.message.contains("testing value") || cause.message.contains("test failed")

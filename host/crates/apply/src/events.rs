@@ -102,6 +102,7 @@ impl Events {
     ) -> Option<EventWrite> {
         let series = key(plugin, parent, event);
         let due = self.state.lock().due(&series, parent, fresh, now);
+        // Events are namespaced. Those about cluster-scoped objects are in `default`, as in client-go.
         let namespace = parent.namespace.as_deref().unwrap_or("default").to_owned();
         let (name, is_new, body) = match due {
             Due::Nothing => return None,
@@ -173,6 +174,7 @@ impl Events {
             "metadata": {"name": name, "namespace": namespace},
             "eventTime": micros(now),
             "reportingController": format!("innkeeper.dev/{plugin}"),
+            // The API server refuses an Event without instance or action.
             "reportingInstance": MANAGER,
             "action": "Reconcile",
             "type": match event.kind {
@@ -196,6 +198,7 @@ impl EventsState {
                 return series.again(now);
             }
         }
+        // Also in a new process that remembers no series: the answer repeats the events of the last one.
         if !fresh || !self.take(&parent.uid, now) {
             return Due::Nothing;
         }
@@ -229,6 +232,7 @@ impl EventsState {
         }
         if self.buckets.len() > REMEMBERED_MAX {
             let now = since_epoch(now);
+            // A forgotten bucket starts full again, so forgetting the fullest gives away the fewest events.
             let fullest = self
                 .buckets
                 .iter()
@@ -268,6 +272,7 @@ fn key(plugin: &PluginName, parent: &Object, event: &Event) -> SeriesKey {
 
 /// Returns a unique name that starts with the parent's name.
 fn name(parent: &Object, key: &SeriesKey, now: Timestamp) -> String {
+    // The time is part of the name, because the same event begins a new series after a while or after a restart.
     let when = now.as_nanosecond().to_be_bytes();
     let texts = [
         key.plugin.as_str(),

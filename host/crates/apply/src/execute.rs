@@ -70,11 +70,10 @@ impl Execution {
     }
 
     /// Returns true if a child was created, changed or transferred, so that the guest has to see it.
-    ///
-    /// An update that the API server answers with the observed version has changed nothing.
     pub fn changed_children(&self) -> bool {
         self.results.iter().any(|result| match result {
             (Operation::Create { .. } | Operation::Transfer { .. }, Ok(Some(_))) => true,
+            // The API server answers an update that changes nothing with the observed version.
             (update @ Operation::Update { .. }, Ok(Some(written))) => {
                 update.child_version() != Some(written.resource_version)
             }
@@ -197,6 +196,7 @@ impl Writer {
         let request = request.act_as(session.account);
         let what = request.what.clone();
         let written = self.exchange(request).await?;
+        // Admission may remove the label on which the watch selects: no later pass would see the child.
         match plan::lost_metadata(operation, &written.json) {
             Some(lost) => Err(ErrorKind::MetadataLost.because(what, lost)),
             None => Ok(Some(written)),
@@ -232,6 +232,7 @@ impl Writer {
             json!({"op": "test", "path": place, "value": finalizer}),
             json!({"op": "remove", "path": place}),
         ];
+        // No apply: it would leave a finalizer that a restore or `kubectl create` owns as well.
         let verb = "take the finalizer off";
         let request =
             target
@@ -278,6 +279,7 @@ impl Writer {
         let written = self.exchange(request).await?;
         target.moved(&written);
         let finalizer = plugin.finalizer();
+        // Admission may remove it without an error. Then nothing would hold the parent until the guest has cleaned up.
         if !target.has_finalizer(&finalizer) {
             let lost = format!("the finalizer {finalizer}");
             return Err(ErrorKind::MetadataLost.because(what, lost));
@@ -322,6 +324,7 @@ fn with_generated<'a>(
     if let Value::Object(data) = data {
         for entry in generate {
             let value = match known.and_then(|known| known.get(&entry.key)) {
+                // Stated again, because an apply takes away what the manager owns and no longer states.
                 Some(value) => value.clone(),
                 None => STANDARD
                     .encode(plan::generate(entry, session.random))

@@ -35,6 +35,7 @@ impl Writer {
             self.exchange(address.create(MANAGER, &body))
         };
         let created = match create().await {
+            // The lease is the first write of a host: nothing else has made the namespace yet.
             Err(error) if error.kind == ErrorKind::NamespaceMissing => {
                 self.namespace(namespace).await?;
                 create().await
@@ -57,6 +58,7 @@ impl Writer {
         let patch = json!({
             "metadata": {
                 "labels": labels(), "annotations": scope.annotations(),
+                // The API server refuses the patch if the lease has another version: of two claimants, one wins.
                 "resourceVersion": replaces.to_string(),
             },
             "spec": record,

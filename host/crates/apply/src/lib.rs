@@ -90,6 +90,7 @@ impl Writer {
                 return Err(ErrorKind::Unbuildable.because(what, source));
             }
         };
+        // Outside of the future, which a deadline or a lost claim may drop at any await.
         let sent = AtomicBool::new(false);
         let exchange = async {
             // The semaphore is never closed, so this only waits.

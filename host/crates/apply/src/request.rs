@@ -208,6 +208,7 @@ impl<'a> Address<'a> {
 
     /// Creates an object that is never applied again.
     pub(super) fn post(self, manager: &str, body: &Value) -> WriteRequest<'a> {
+        // Only for such objects: the fields of a POST have an entry from which no apply of the manager removes any.
         let params = PostParams {
             field_manager: Some(manager.to_owned()),
             ..PostParams::default()
@@ -219,6 +220,7 @@ impl<'a> Address<'a> {
 
     /// Deletes the object that was observed, and lets it be seen until all below it is gone.
     pub(super) fn delete(self, uid: &Uid, version: ResourceVersion) -> WriteRequest<'a> {
+        // Stated, because without a policy the API server orphans the Pods of a Job.
         let params = DeleteParams {
             propagation_policy: Some(PropagationPolicy::Foreground),
             preconditions: Some(Preconditions {

@@ -134,6 +134,7 @@ impl Written {
         Ok(Self {
             uid: Uid(metadata.uid.into()),
             resource_version: ResourceVersion(version),
+            // The API server still answers the write that removes the last finalizer with the object.
             gone: metadata.deletion_timestamp.is_some() && metadata.finalizers.is_empty(),
             finalizers: metadata.finalizers.into_iter().map(Arc::from).collect(),
             json: text.into(),
