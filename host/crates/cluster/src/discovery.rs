@@ -40,15 +40,13 @@ impl ServedKinds {
 
     pub(super) fn add(&mut self, served: Resource) {
         let versions = self.by_kind.entry(served.kind.group_kind()).or_default();
+        // A stale group may list the kinds that it keeps from the former document as well.
         if !versions.iter().any(|known| known.kind == served.kind) {
             versions.push(served);
         }
     }
 
     /// Adds a document's kinds.
-    ///
-    /// If an aggregated API server does not answer, the groups are marked stale and may list no kinds. Their known kinds stay,
-    /// because a kind that disappears takes all objects out of the cache.
     fn add_document(&mut self, text: &str, former: &Self) -> Result<(), DiscoveryError> {
         #[derive(Deserialize)]
         struct Head {
@@ -56,6 +54,7 @@ impl ServedKinds {
         }
 
         let head: Head = serde_json::from_str(text).map_err(DiscoveryError::Parse)?;
+        // A server without aggregated discovery ignores the `Accept` header and answers in the older format.
         if head.kind != "APIGroupDiscoveryList" {
             return Err(DiscoveryError::NotAggregated(head.kind));
         }
@@ -68,6 +67,8 @@ impl ServedKinds {
                 .unwrap_or_default();
             for version in group.versions {
                 let number = version.version.unwrap_or_default();
+                // The aggregated API server does not answer, and its kinds may be missing here. The known ones stay: a
+                // kind that disappears takes its objects out of the cache.
                 if version.freshness.as_deref() == Some("Stale") {
                     let is_same = |kind: &Gvk| *kind.group == *name && *kind.version == *number;
                     former
@@ -79,6 +80,7 @@ impl ServedKinds {
                 }
                 for resource in version.resources {
                     let has = |verb: &str| resource.verbs.iter().any(|known| known == verb);
+                    // Others cannot be cached: a TokenReview, for example, can only be created.
                     let is_watched = has("list") && has("watch");
                     let kind = resource.response_kind.and_then(|kind| kind.kind);
                     if let (true, Some(kind), Some(plural)) = (is_watched, kind, resource.resource)

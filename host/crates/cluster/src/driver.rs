@@ -48,6 +48,7 @@ impl Driver {
         let mut running: BTreeMap<TaskId, AbortHandle> = BTreeMap::new();
         tasks.spawn(discover(Arc::clone(&self.shared), self.rng.fork()));
         let mut turns = interval(HEARTBEAT_EVERY);
+        // After a stall, one heartbeat says as much as all the missed ones.
         turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             heartbeat();
@@ -125,6 +126,7 @@ async fn discover(shared: Arc<CacheShared>, mut rng: Rng) {
                 shared
                     .unauthorized
                     .store(is_unauthorized, Ordering::Relaxed);
+                // Logged once: each attempt during an outage has the same message.
                 let previous = shared.discovery_error.lock().replace(message.clone());
                 if previous.as_ref() != Some(&message) {
                     tracing::warn!(error = %message, "waiting for the API server");
@@ -136,6 +138,7 @@ async fn discover(shared: Arc<CacheShared>, mut rng: Rng) {
                 continue;
             }
         }
+        // Jittered, because hosts that start together would otherwise ask together for ever.
         let jittered = shared
             .options
             .discovery_interval

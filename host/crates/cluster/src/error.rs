@@ -69,7 +69,7 @@ pub enum Error {
 
 impl Error {
     /// Creates the error for an object that could not be read.
-    pub(super) fn of_read(kind: &Gvk, name: &str, source: WireFailure) -> Self {
+    pub(super) fn for_read(kind: &Gvk, name: &str, source: WireFailure) -> Self {
         let kind = kind.clone();
         let name = name.to_owned();
         match source {

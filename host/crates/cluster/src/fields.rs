@@ -173,6 +173,7 @@ impl JsonWriter {
     /// Closes the object opened last.
     pub(super) fn end(&mut self) {
         self.text.push('}');
+        // Also after an empty object: the next name belongs to the object around it and needs a comma.
         self.open = false;
     }
 
@@ -200,6 +201,7 @@ impl JsonWriter {
     /// Writes a string value.
     pub(super) fn string(&mut self, text: &str) {
         let plain = |c: u8| c >= 0x20 && c != b'"' && c != b'\\';
+        // Names, UIDs and hashes need no escapes, and serde_json would copy them twice.
         if text.bytes().all(plain) {
             self.text.push('"');
             self.text.push_str(text);

@@ -72,5 +72,6 @@ async fn attempt(shared: &CacheShared, unchecked: &UncheckedWatch) -> Result<boo
         Ok::<(), WireFailure>(())
     });
     listed.await?;
+    // An event that arrives during the list makes the two differ; the next attempt compares again.
     Ok(shared.state.lock().check_by_contents(unchecked, &contents))
 }

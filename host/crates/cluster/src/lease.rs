@@ -48,7 +48,7 @@ impl LeaseReader {
             .wire
             .object(&self.resource, Some(&self.namespace), &self.name, parse)
             .await
-            .map_err(|source| Error::of_read(kind, &self.name, source))?;
+            .map_err(|source| Error::for_read(kind, &self.name, source))?;
         Ok(object.as_ref().map(Lease::from))
     }
 }

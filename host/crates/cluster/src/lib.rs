@@ -198,6 +198,7 @@ impl Cluster {
             name: name.to_owned(),
         })?;
         let shape = Shape {
+            // The object that blocks a create may be a retained child, and only the key proves that.
             hash_key: self.0.state.lock().table.hash_key().cloned(),
             ..Shape::whole(kind)
         };
@@ -206,7 +207,7 @@ impl Cluster {
             .wire
             .object(&served, namespace, name, parse)
             .await
-            .map_err(|source| Error::of_read(kind, name, source))
+            .map_err(|source| Error::for_read(kind, name, source))
     }
 
     /// Marks the whole cache for a freshness check, because another process was the writer until now and the cache may lack

@@ -21,11 +21,10 @@ pub(super) enum WatchStep {
     List {
         /// The required age.
         since: Since,
-        /// In pages. A list whose continuation expired is repeated without pages, because another paged list may expire too.
+        /// True for a list in pages.
         paged: bool,
     },
-    /// Reads the present version; then `Watch`, or `List` if the version is before `from`. Only this step notices that etcd
-    /// was restored from a backup: the API server does not refuse a watch from a future version, but stays silent.
+    /// Reads the present version; then `Watch`, or `List` if the version is before `from`.
     Check {
         /// The last seen version.
         from: ResourceVersion,
@@ -102,6 +101,7 @@ pub(super) fn next(
     outcome: StepOutcome,
     last: ResourceVersion,
 ) -> (WatchStep, Pause) {
+    // Without a version, "not older than" would accept a cache of any age.
     let again = if last == ResourceVersion::default() {
         Since::Now
     } else {
@@ -111,12 +111,15 @@ pub(super) fn next(
         (WatchStep::List { .. }, StepOutcome::At(version)) => {
             (WatchStep::Watch { from: version }, Pause::Brief)
         }
+        // etcd was restored from a backup. Only this step notices it: a watch from a future version is not refused, but
+        // stays silent.
         (WatchStep::Check { from }, StepOutcome::At(now)) if now < from => {
             (list_since(Since::Now), Pause::Brief)
         }
         (WatchStep::Check { from }, StepOutcome::At(_)) => {
             (WatchStep::Watch { from }, Pause::Brief)
         }
+        // No watch ends like this; a check is right after any end.
         (WatchStep::Watch { from }, StepOutcome::At(_)) => {
             (WatchStep::Check { from }, Pause::Backoff)
         }
@@ -130,10 +133,12 @@ pub(super) fn next(
             let pause = if progressed {
                 Pause::None
             } else {
+                // A server or proxy that ends every watch at once must not be asked without a pause.
                 Pause::Backoff
             };
             (WatchStep::Check { from: version }, pause)
         }
+        // From a quorum: the next API server behind the load balancer may be as far behind.
         (_, StepOutcome::WentBack) => (list_since(Since::Now), Pause::Backoff),
         // The events before the failure are in the cache. From the start of the watch they would all come again and look as if
         // the server had gone back.
@@ -155,6 +160,7 @@ const fn list_since(since: Since) -> WatchStep {
 fn after_failure(step: WatchStep, failed: StepFailure, again: Since) -> (WatchStep, Pause) {
     match (step, failed) {
         (_, StepFailure::Throttled(after)) => (step, Pause::AtLeast(after)),
+        // The continuation expired during the list; another list in pages may be as slow.
         (WatchStep::List { .. }, StepFailure::Gone) => {
             let whole = WatchStep::List {
                 since: Since::Now,
@@ -162,6 +168,7 @@ fn after_failure(step: WatchStep, failed: StepFailure, again: Since) -> (WatchSt
             };
             (whole, Pause::Backoff)
         }
+        // After a restored backup no server ever reaches this version.
         (WatchStep::List { .. }, StepFailure::Behind) => (list_since(Since::Now), Pause::Backoff),
         (WatchStep::List { .. }, _)
         | (WatchStep::Check { .. }, StepFailure::Behind | StepFailure::Broken) => {

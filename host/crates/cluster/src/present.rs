@@ -54,6 +54,7 @@ pub fn hash_values(secret: &mut Value, key: &HashKey) {
     let Value::Object(fields) = secret else {
         return;
     };
+    // No API server returns it, but an object from a file may have plain values there.
     fields.remove("stringData");
     let metadata = fields.get_mut("metadata");
     if let Some(annotations) = metadata.and_then(|metadata| metadata.get_mut("annotations"))

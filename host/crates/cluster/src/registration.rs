@@ -156,6 +156,7 @@ impl Registration {
                 .take_triggers(self.0.subscriber_id, max, Instant::now());
             match taken {
                 Ok(taken) if !taken.is_empty() => return taken,
+                // A trigger since the lock was released is not lost: `Notify` stores one permit.
                 Ok(_) => self.0.wake.notified().await,
                 Err(until) => timeout_at(until, self.0.wake.notified())
                     .await
@@ -381,6 +382,7 @@ impl Registration {
 
     fn expect(&self, parent: &ObjectId, id: &ObjectId, expected: ExpectedState) {
         let timeout = match expected {
+            // No event can prove an unknown outcome, so the live read is due at once.
             ExpectedState::Unknown => Duration::ZERO,
             _ => self.0.shared.options.own_writes_timeout,
         };

@@ -174,6 +174,7 @@ impl CacheState {
                 self.table.drop_children_of(id, &before.uid);
             }
             for (reader, cause) in concerned {
+                // A new parent with this name must not wait for the writes of this one.
                 if cause == Some(Cause::ParentGone) {
                     self.subscribers.forget(&reader);
                     self.table.unsubscribe(&reader);

@@ -229,6 +229,7 @@ impl Store {
     pub(super) fn put(&mut self, mut stored: Stored) -> Vec<Change> {
         let Some(&handle) = self.by_name.get(&ObjectKey::for_object(&stored)) else {
             self.share_namespace(&mut stored);
+            // Counts as shown by a list in progress: a live read or a write's response may bring the object meanwhile.
             let list = self.listing_at(&stored.namespace).number;
             self.insert(stored.clone(), list);
             return vec![Change::added(stored)];

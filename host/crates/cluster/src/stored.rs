@@ -135,6 +135,7 @@ impl Stored {
         self.uid == other.uid
             && self.controller == other.controller
             && self.retained_for == other.retained_for
+            // Equal metadata has equal labels, without parsing them.
             && (self.metadata() == other.metadata() || self.labels() == other.labels())
     }
 
@@ -272,6 +273,7 @@ pub(super) fn keep_fields(object: &ObjectFields<'_>, shape: &Shape) -> Result<St
     let end = out.len();
     match shape.form {
         Access::Full => {
+            // `begin` has written these: items in typed lists have neither.
             let is_more = |name: &str| !matches!(name, "apiVersion" | "kind");
             for (name, value) in rest.iter().filter(|(name, _)| is_more(name)) {
                 out.raw(name, value);
@@ -337,6 +339,7 @@ fn write_metadata<'a>(
     out.begin();
     for (name, value) in metadata.iter() {
         match name {
+            // It changes with every write, and guests would get a pass for each.
             "resourceVersion" => {}
             "annotations" => {
                 let annotations = Fields::parse_nullable(value)?;
@@ -443,8 +446,10 @@ fn managed(
     shape: &Shape,
 ) -> Result<Option<Arc<str>>, serde_json::Error> {
     let is_cached = |entry: &&RawManagedEntry<'_>| {
-        let manager = entry.manager.as_ref();
-        manager.is_some_and(|Text(manager)| shape.keeps_manager(manager))
+        entry
+            .manager
+            .as_ref()
+            .is_some_and(|Text(manager)| shape.keeps_manager(manager))
     };
     let cached: Vec<_> = entries.iter().filter(is_cached).collect();
     if cached.is_empty() {

@@ -165,6 +165,7 @@ impl Subscriptions {
             let seeing = readers.iter().filter(|(_, access)| sees(access));
             touched.extend(seeing.map(|(reader, _)| reader.clone()));
         };
+        // Both states: an object that leaves a list by a label changes that list too.
         for stored in [&change.before, &change.after].into_iter().flatten() {
             if let Some(readers) = self.objects.get(&ObjectKey::for_object(stored)) {
                 add(readers);
@@ -181,6 +182,7 @@ impl Subscriptions {
         let pairs: Vec<Option<Arc<str>>> = labels
             .iter()
             .map(|(key, value)| Some(label(key, value).into()))
+            // The place of lists that require no label.
             .chain([None])
             .collect();
         for namespace in [None, Some(Arc::clone(&stored.namespace))] {

@@ -159,10 +159,14 @@ impl Watcher {
     async fn follow(&mut self, from: ResourceVersion) -> Result<StepOutcome, StepError> {
         let started = Instant::now();
         let duration = self.duration();
-        let wire = &self.shared.wire;
-        let mut stream = wire.watch(&self.spec.target, from, duration).await?;
+        let mut stream = self
+            .shared
+            .wire
+            .watch(&self.spec.target, from, duration)
+            .await?;
         let result = self.lines(&mut stream).await;
         self.has_lasted = started.elapsed() >= self.shared.options.watch_held;
+        // Before the result: a connection that breaks within a line is an error too.
         self.check_cut(stream.is_within_line)?;
         let version = result?;
         Ok(StepOutcome::Ended {
@@ -245,6 +249,7 @@ impl Watcher {
             tracing::warn!(kind = %self.kind(), error = %message, "failed to watch, trying again");
             self.last_logged = Some(message);
         }
+        // The kind may be gone, or no longer served in this version.
         if failure.is_not_found() {
             self.shared.rediscover.notify_one();
         }
@@ -255,13 +260,14 @@ impl Watcher {
         Ok(failed)
     }
 
-    /// Returns true if the whole API server is unreachable, which discovery logs once for all watches, or if a single
-    /// connection broke for the first time, which is normal.
+    /// Returns true if the whole API server is unreachable, or if one connection broke for the first time.
     fn is_outage(&mut self, failure: &WireFailure) -> bool {
         if !matches!(failure, WireFailure::Transport(_)) {
             return false;
         }
+        // Discovery notices an outage at once, and logs it for all watches.
         self.shared.rediscover.notify_one();
+        // One broken connection is normal: proxies and API servers that restart close them.
         let is_first = !std::mem::replace(&mut self.has_broken, true);
         is_first || self.shared.discovery_error.lock().is_some()
     }

@@ -119,8 +119,10 @@ pub(super) enum LineKind {
 
 /// A bookmark's version.
 pub(super) fn bookmark_version(object: &ObjectFields<'_>) -> Result<ResourceVersion, Malformed> {
-    let metadata = object.metadata.as_ref();
-    let text = metadata.and_then(|metadata| metadata.rest.get("resourceVersion"));
+    let text = object
+        .metadata
+        .as_ref()
+        .and_then(|metadata| metadata.rest.get("resourceVersion"));
     let Text(version) = serde_json::from_str(text.unwrap_or("\"\""))?;
     parse_version(&version)
 }
@@ -429,11 +431,13 @@ impl Wire {
             .headers()
             .get(header::RETRY_AFTER)
             .and_then(|value| value.to_str().ok()?.parse().ok());
+        // The status decides alone: a body that is too large or breaks off must not hide it.
         let text = self
             .collect(response, deadline, ERROR_BYTES_MAX)
             .await
             .unwrap_or_default();
         let mut details: Status = serde_json::from_str(&text).unwrap_or_default();
+        // Proxies answer with text or HTML, not with a Status.
         if details.message.is_empty() {
             details.message = text.trim().chars().take(256).collect();
         }
@@ -461,6 +465,7 @@ impl WatchStream {
             let read = timeout_at(self.deadline, limited.read_until(b'\n', &mut line)).await;
             let is_full = limited.limit() == 0;
             let is_whole = line.ends_with(b"\n");
+            // Set before the errors: the connection may also break within a line.
             self.is_within_line = !is_whole && !line.is_empty();
             read.map_err(|_| WireFailure::Timeout(self.allowed))?
                 .map_err(|error| WireFailure::Transport(client_error(error)))?;

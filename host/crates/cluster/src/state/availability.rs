@@ -30,6 +30,7 @@ fn is_left_out(
     why: &Why,
     namespace: Option<&str>,
 ) -> bool {
+    // A plugin without such children has none to prune by mistake, so its passes do not wait.
     let has_waited = || {
         slot.watches_in(namespace)
             .filter_map(|watch| watch.failing_since)
@@ -107,12 +108,13 @@ impl WatchTable {
         subscriber_id: SubscriberId,
         namespace: Option<&str>,
     ) -> Vec<Waiting> {
-        let watches = self.by_subscriber.get(&subscriber_id);
-        watches
-            .iter()
+        self.by_subscriber
+            .get(&subscriber_id)
+            .into_iter()
             .flat_map(|watches| &watches.children)
             .filter_map(|(child, slot)| {
                 let (slot, wait) = self.wait_for(*slot, &child.kind, namespace)?;
+                // A kind that is not served has no objects that a pass could miss.
                 let is_unreadable =
                     wait.why != Why::NotServed && is_left_out(child, slot, &wait.why, namespace);
                 is_unreadable.then_some(wait)
@@ -215,8 +217,9 @@ impl WatchTable {
             return false;
         };
         slot.users().any(|(subscriber_id, role)| {
-            let watches = self.by_subscriber.get(&subscriber_id);
-            watches
+            // Parents and reads are never optional, so they find no entry here.
+            self.by_subscriber
+                .get(&subscriber_id)
                 .filter(|_| role == Role::Child)
                 .into_iter()
                 .flat_map(|watches| &watches.children)

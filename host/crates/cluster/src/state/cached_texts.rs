@@ -179,9 +179,10 @@ impl WatchTable {
 
     /// Returns the namespaces in which a plugin's children are cached without texts, because there is no room.
     pub(crate) fn full_namespaces(&self, subscriber_id: SubscriberId) -> Vec<NamespaceFull> {
-        let watches = self.by_subscriber.get(&subscriber_id);
-        let children = watches
-            .iter()
+        let children = self
+            .by_subscriber
+            .get(&subscriber_id)
+            .into_iter()
             .flat_map(|watches| &watches.children)
             .filter_map(|(_, slot)| self.get(*slot));
         let mut full_namespaces = BTreeMap::new();
@@ -203,6 +204,7 @@ impl WatchTable {
         slot.users()
             .map(|(id, role)| match role {
                 Role::Child => self.by_subscriber.get(&id).map(|watches| watches.parent),
+                // One such user is enough: it needs objects that no parent owns.
                 Role::Parent | Role::Read => None,
             })
             .collect()
@@ -232,9 +234,11 @@ impl WatchTable {
             return false;
         };
         let Some(parents) = &slot.parents else {
+            // A user that needs all objects has joined.
             let size = slot.store.size_of(None);
             return size.unowned + size.over.objects > 0;
         };
+        // Until all parents are listed, an object without a known owner may still belong to one of them.
         let is_complete = parents
             .iter()
             .filter_map(|parent| self.get(*parent))

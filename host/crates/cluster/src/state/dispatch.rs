@@ -29,6 +29,7 @@ pub(super) fn concerned(
                 parent_cause(change, is_first),
             ),
             Role::Child => (
+                // Both states: a child that changes hands concerns the former parent too.
                 [&change.before, &change.after]
                     .into_iter()
                     .flatten()
@@ -55,6 +56,7 @@ pub(super) fn kind_readers(
     namespace: Option<&Arc<str>>,
 ) -> Vec<Reader> {
     if table.why(slot, namespace.map(|name| &**name)).is_none() {
+        // All other readers are triggered by the objects that they see.
         slot.subscriptions.waiting().cloned().collect()
     } else {
         slot.subscriptions.readers().cloned().collect()

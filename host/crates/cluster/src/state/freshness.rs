@@ -36,6 +36,7 @@ impl WatchTable {
         for slot in self.slots.values_mut() {
             let is_reshaped = slot.store.len() > 0;
             for watch in &mut slot.namespace_watches {
+                // A first list in progress may have begun before the other process's last write.
                 if watch.version == ResourceVersion::default() {
                     self.count += 1;
                     watch.restart(self.count, is_reshaped, now);
@@ -105,8 +106,9 @@ impl CacheState {
             let mut objects = contents.iter();
             store.size_of(watch.namespace.as_deref()).all().objects == contents.len()
                 && objects.all(|(key, (uid, version))| {
-                    let stored = store.get(key);
-                    stored.is_some_and(|stored| stored.uid == *uid && stored.version == *version)
+                    store
+                        .get(key)
+                        .is_some_and(|stored| stored.uid == *uid && stored.version == *version)
                 })
         })
     }

@@ -61,6 +61,7 @@ impl NamespaceWatch {
 
     /// Sets the health, and the time if it differs.
     pub(super) fn set_health(&mut self, health: Health, now: Instant) {
+        // Another message is not another state: `since` shows how long a failure lasts.
         if std::mem::discriminant(&self.health) != std::mem::discriminant(&health) {
             self.since = now;
         }
@@ -69,6 +70,7 @@ impl NamespaceWatch {
 
     /// Starts over: another task lists everything.
     pub(super) fn restart(&mut self, generation: u64, is_reshaped: bool, now: Instant) {
+        // The version stays: the new list must not be older than what passes have seen.
         self.generation = generation;
         self.is_reshaped = is_reshaped;
         self.failing_since = None;

@@ -59,8 +59,6 @@ impl WatchTable {
 
     /// Returns a parent's children, controlled or retained; fails if the text of any is missing, because without it a child
     /// would seem to be absent.
-    ///
-    /// Retained children may have another controller, such as a claim's StatefulSet, but not another parent.
     pub(crate) fn children(
         &self,
         subscriber_id: SubscriberId,
@@ -74,12 +72,14 @@ impl WatchTable {
         let namespace = parent.namespace.as_deref();
         let mut children = Vec::new();
         for (child, slot) in &watches.children {
+            // The plan neither writes nor prunes children of a kind that is not readable.
             let Some(slot) = self
                 .get(*slot)
                 .filter(|slot| self.why(slot, namespace).is_none())
             else {
                 continue;
             };
+            // The controller may be another one, such as a claim's StatefulSet, but not another parent.
             let retained = slot.store.retained_for(&identity).filter(|stored| {
                 stored
                     .controller

@@ -66,11 +66,13 @@ impl WriteExpectation {
         let stored = slot.store.get(&key_of(id));
         match &self.expected {
             ExpectedState::Version(version) => {
-                let watch = slot.namespace_watch_at(id.namespace.as_deref());
-                watch.is_some_and(|watch| watch.version >= *version)
+                // The watch may be past the version without the object: deleted again, or without the label.
+                slot.namespace_watch_at(id.namespace.as_deref())
+                    .is_some_and(|watch| watch.version >= *version)
                     || stored.is_some_and(|stored| stored.version >= *version)
             }
             ExpectedState::After(version) => stored.is_none_or(|stored| stored.version > *version),
+            // A deletion in the foreground leaves the object until everything that it owns is gone.
             ExpectedState::Deleted(uid) => {
                 stored.is_none_or(|stored| stored.uid != *uid || stored.deleting)
             }
@@ -294,8 +296,9 @@ impl CacheState {
         // The object is missing, or older than the cached version was before the read: then that version never existed, and
         // no event would replace it. A version that arrived during the read is newer than this answer and stays.
         let wrong_version = read.version.filter(|version| {
-            let object = object.as_ref();
-            object.is_none_or(|object| object.version < *version)
+            object
+                .as_ref()
+                .is_none_or(|object| object.version < *version)
         });
         let removed = wrong_version.and_then(|version| slot.store.remove(&key_of(id), version));
         let mut changes = Vec::from_iter(removed);
@@ -311,8 +314,11 @@ impl CacheState {
         let waiting: Vec<Reader> = users
             .filter_map(|(id, _)| Some((id, self.subscribers.get(id)?)))
             .flat_map(|(subscriber_id, subscriber)| {
-                let parents = subscriber.behind.iter().cloned();
-                parents.map(move |parent| Reader::new(subscriber_id, parent))
+                subscriber
+                    .behind
+                    .iter()
+                    .cloned()
+                    .map(move |parent| Reader::new(subscriber_id, parent))
             })
             .collect();
         for reader in waiting {

@@ -90,6 +90,7 @@ impl WatchTable {
             namespace: namespace.unwrap_or_else(|| "".into()),
             name: Arc::clone(name),
         };
+        // Also to an object that does not exist: the parent gets a pass when it is created.
         let subscription = Subscription::Object(key.clone());
         for ReadSource { watch, access, .. } in &sources {
             self.subscribe(reader, *watch, &subscription, *access, record);
@@ -205,6 +206,7 @@ impl WatchTable {
         if let Some(served) = self.get(*first).and_then(|slot| slot.served.as_ref()) {
             return Ok((served.scope, grants));
         }
+        // Wakes the parent when the kind appears.
         for (read, id) in &grants {
             self.subscribe(reader, *id, &Subscription::Kind, read.access, record);
         }

@@ -107,6 +107,7 @@ impl Subscribers {
         {
             return Err(until);
         }
+        // Only the start is held up: a kind that is listed later does not delay the other parents.
         subscriber.held_until = None;
         Ok(subscriber.triggers.take(max))
     }
@@ -135,6 +136,7 @@ impl Subscribers {
     pub(crate) fn begin(&mut self, reader: &Reader) {
         if let Some(subscriber) = self.get_mut(reader.subscriber_id) {
             let triggers = subscriber.running.entry(reader.parent.clone()).or_default();
+            // Queued after the parent was taken; the pass is about to observe that change too.
             if let Some(trigger) = subscriber.triggers.remove(&reader.parent) {
                 triggers.hold(trigger, Instant::now());
             }

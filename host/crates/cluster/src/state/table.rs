@@ -381,6 +381,7 @@ impl WatchTable {
         now: Instant,
     ) -> Vec<NamespaceWatch> {
         let is_namespaced = served.is_some_and(|kind| kind.scope == Scope::Namespaced);
+        // An unknown kind gets one request, which `serve` replaces before a task can use it.
         let namespaces = match self.namespaces.as_deref() {
             Some(names) if is_namespaced => names.iter().cloned().map(Some).collect(),
             _ => vec![None],

@@ -42,6 +42,7 @@ impl WatchTable {
     pub(crate) fn wanted_tasks(&self) -> BTreeMap<TaskId, TaskSpec> {
         let mut tasks = BTreeMap::new();
         for (id, slot) in &self.slots {
+            // Nothing that such a task reads could be cached.
             if slot.form() == Access::Hash && self.hash_key.is_none() {
                 continue;
             }
@@ -52,6 +53,7 @@ impl WatchTable {
                 if self.awaits_parents(slot, watch) {
                     continue;
                 }
+                // The first list comes from a quorum: a cache may lack the last writes of the previous writer.
                 let since = if watch.version == ResourceVersion::default() {
                     Since::Now
                 } else {
@@ -131,8 +133,10 @@ impl WatchTable {
         is_wanted: impl Fn(&NamespaceWatch) -> bool,
     ) -> Option<(&mut NamespaceWatch, &mut Store)> {
         let slot = self.slots.get_mut(&id)?;
-        let mut watches = slot.namespace_watches.iter_mut();
-        let watch = watches.find(|watch| is_wanted(watch))?;
+        let watch = slot
+            .namespace_watches
+            .iter_mut()
+            .find(|watch| is_wanted(watch))?;
         Some((watch, &mut slot.store))
     }
 
@@ -243,6 +247,7 @@ impl CacheState {
         stored: &Stored,
         now: Instant,
     ) -> Result<(), Stale> {
+        // The event has the version of the deletion, not that of the object's last change.
         let change = self
             .table
             .advance(task, stored.version, now)?

@@ -63,6 +63,7 @@ impl WireFailure {
     pub(crate) const fn meaning(&self) -> StepFailure {
         match self {
             Self::Status { code: 410, .. } => StepFailure::Gone,
+            // The API server waits 3 s for its cache to reach the requested version, and then gives up.
             Self::Status { code: 504, .. } => StepFailure::Behind,
             Self::Status {
                 code: 401 | 403 | 404 | 405,
