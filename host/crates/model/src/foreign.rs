@@ -47,6 +47,7 @@ pub const fn is_invisible(c: char) -> bool {
 /// All others are in strings, because JSON syntax has none, and parsers read them back unchanged.
 pub fn escape_json(json: &str) -> String {
     escape(json, |escaped, c| {
+        // JSON has four-digit escapes only, so larger characters become surrogate pairs.
         for unit in c.encode_utf16(&mut [0; 2]) {
             push(escaped, format_args!("\\u{unit:04x}"));
         }

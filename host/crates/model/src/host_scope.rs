@@ -33,7 +33,7 @@ impl HostScope {
         ])
     }
 
-    /// Returns the scope that a lease states. An unreadable selector counts as one that selects all.
+    /// Returns the scope that a lease states.
     pub fn from_lease(lease: &Object) -> Self {
         let namespaces = lease
             .annotation(ANNOTATION_NAMESPACES)
@@ -41,6 +41,7 @@ impl HostScope {
         let selector = lease.annotation(ANNOTATION_PLUGIN_SELECTOR);
         Self {
             namespaces,
+            // Unreadable counts as all: a host must not start beside one that may serve the same Plugins.
             selector: selector
                 .and_then(|text| parse_selector(text).ok())
                 .unwrap_or_default(),
@@ -78,6 +79,7 @@ fn excludes(one: &Expression, other: &Expression) -> bool {
         Expression::In(other, others) => *other == key && values.is_disjoint(others),
         Expression::Equal(other, value) => *other == key && !values.contains(value),
         Expression::NotIn(other, others) => *other == key && values.is_subset(others),
+        // The key is there, because the first requirement names values for it.
         Expression::NotEqual(other, value) => {
             *other == key && values.iter().all(|allowed| allowed == value)
         }

@@ -51,8 +51,8 @@ pub const NAMESPACE_BURST: Duration = Duration::from_secs(100);
 /// The longest deadline that is not long.
 ///
 /// Calls with a longer one share all guest threads but one, and half of the guest memory, so a plugin with a shorter one
-/// waits for this CPU time at most until another call ends; ten times as long where the machine is busy. Chosen: four times
-/// the default; a usual call takes less than a millisecond.
+/// waits for this CPU time at most until another call ends; ten times as long where the machine is busy. Four times the
+/// default; a usual call takes less than a millisecond.
 pub const SHORT_DEADLINE_MAX: Duration = Duration::from_secs(1);
 
 impl Limits {

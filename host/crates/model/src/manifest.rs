@@ -179,6 +179,7 @@ impl ReadScope {
                     Reach::Within(BTreeSet::from([Arc::clone(namespace)]))
                 });
             }
+            // These scopes name namespaces, and the object is in none.
             (_, Scope::Cluster) => BTreeSet::new(),
             (Self::ParentNamespace, Scope::Namespaced) => own.into_iter().cloned().collect(),
             (Self::Namespaces(names), Scope::Namespaced) => names.clone(),

@@ -108,9 +108,9 @@ impl Object {
 
     /// Returns how many parents above this one the host's plugins reconcile; 0 for a user's object.
     ///
-    /// The annotation decides, so the depth needs no walk through the owners and no state of the host. An annotation that
-    /// is no number counts as the greatest depth.
+    /// The annotation decides, so the depth needs no walk through the owners and no state of the host.
     pub fn depth(&self) -> u32 {
+        // Users can edit the annotation: what is not a number must not begin a new count.
         self.annotation(ANNOTATION_DEPTH)
             .map_or(0, |text| text.parse().unwrap_or(u32::MAX))
     }

@@ -65,12 +65,12 @@ impl HashKey {
 
     /// Hashes texts with the key, and returns hexadecimal digits.
     ///
-    /// `usage` names the hash's use, so that no hash for one use is valid in another. The length of every text precedes
-    /// it, so that different texts are never the same bytes.
+    /// `usage` names the hash's use, so that no hash for one use is valid in another.
     pub fn hash(&self, usage: &str, texts: &[&str]) -> String {
         let mut mac = self.mac();
         for text in [usage].iter().chain(texts) {
             let length = u64::try_from(text.len()).unwrap_or(u64::MAX);
+            // Otherwise `a`, `bc` and `ab`, `c` would be the same bytes.
             mac.update(&length.to_be_bytes());
             mac.update(text.as_bytes());
         }

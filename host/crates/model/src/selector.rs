@@ -32,6 +32,7 @@ impl InvalidSelector {
 /// Parses the text form (`app=web,tier in (a,b)`); the empty text selects all. A text has at most 4096 bytes and 64
 /// requirements.
 pub fn parse_selector(text: &str) -> Result<Selector, InvalidSelector> {
+    // Before anything is split: a description or a guest may give a text of any length.
     if text.len() > SELECTOR_BYTES_MAX {
         return Err(InvalidSelector::new(text));
     }
@@ -79,8 +80,9 @@ pub(super) mod selector_text {
         selector: &Selector,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        let text = (!selector.selects_all()).then(|| selector.to_string());
-        text.serialize(serializer)
+        (!selector.selects_all())
+            .then(|| selector.to_string())
+            .serialize(serializer)
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
@@ -106,11 +108,13 @@ fn expression(text: &str) -> Option<Expression> {
     }
     Some(if let Some(key) = text.strip_prefix('!') {
         Expression::DoesNotExist(trimmed(key))
+    // Before `=`, which it contains.
     } else if let Some((key, value)) = text.split_once("!=") {
         Expression::NotEqual(trimmed(key), trimmed(value))
     } else if let Some((key, value)) = text.split_once('=') {
         Expression::Equal(
             trimmed(key),
+            // Kubernetes also has `==`, with the same meaning.
             trimmed(value.strip_prefix('=').unwrap_or(value)),
         )
     } else {

@@ -26,6 +26,7 @@ pub fn is_path_segment(text: &str) -> bool {
     (1..=SUBDOMAIN_CHARS_MAX).contains(&text.len())
         && text != "."
         && text != ".."
+        // Stricter than the API server, which refuses only `/` and `%`: `?` and `#` would end the path of a request.
         && text.bytes().all(|c| c.is_ascii_graphic())
         && !text.contains(['/', '%', '?', '#'])
 }
@@ -57,6 +58,7 @@ pub fn is_condition_type(text: &str) -> bool {
 
 /// Returns true if the text is a condition reason: one word that starts with a letter.
 pub fn is_reason(text: &str) -> bool {
+    // The pattern for `reason` in `metav1.Condition`.
     let inner = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b',' | b':');
     text.bytes().next().is_some_and(|c| c.is_ascii_alphabetic())
         && text.bytes().all(inner)
@@ -69,11 +71,13 @@ pub fn is_data_key(text: &str) -> bool {
     (1..=SUBDOMAIN_CHARS_MAX).contains(&text.len())
         && text.bytes().all(inner)
         && text != "."
+        // In a mounted volume, the kubelet keeps files of its own below `..data`.
         && !text.starts_with("..")
 }
 
 /// Returns true if the text is a plugin version: every semantic version is one, and also shorter forms.
 pub fn is_version(text: &str) -> bool {
+    // `+` begins the build metadata of a semantic version.
     text.len() <= VERSION_CHARS_MAX && is_mixed_word(&text.replace('+', "."))
 }
 

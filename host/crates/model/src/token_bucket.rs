@@ -54,6 +54,7 @@ where
 {
     /// Returns how many whole tokens there are.
     pub fn available(&self, rate: Rate, now: T) -> u64 {
+        // A rate without a refill time divides by one instead of zero, and its bucket is always full.
         let refill = rate.refill.as_nanos().max(1);
         let tokens = refill
             .saturating_sub(self.missing(now).as_nanos())

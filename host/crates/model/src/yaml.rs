@@ -23,7 +23,6 @@ pub enum Error {
 pub struct MalformedYaml(String);
 
 impl MalformedYaml {
-    /// The parser's own texts advise programmers, not authors.
     fn new(error: &serde_saphyr::Error) -> Self {
         let text = error.to_string();
         if let serde_saphyr::Error::DuplicateMappingKey {
@@ -37,6 +36,7 @@ impl MalformedYaml {
                 "line {line} column {column}: the key \"{key}\" is stated twice: state it once"
             ));
         }
+        // Such a text advises the programmer to set an option of the parser, which the author of a file cannot do.
         if text.contains("Options") {
             return Self(error.render_with_formatter(&serde_saphyr::UserMessageFormatter));
         }

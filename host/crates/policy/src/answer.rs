@@ -66,6 +66,7 @@ fn check_children(children: Vec<Child>, rules: &Rules<'_>) -> Result<Vec<Child>,
             child::check(child, rules).map_err(|rejection| rejection.in_child(&key))
         })
         .collect::<Result<Vec<_>, _>>()?;
+    // After the namespaces are filled in: a child may state the parent's namespace or leave it out.
     check_identities(&children)?;
     interference::check_targets(&children, rules.parent, rules.grants)?;
     Ok(children)

@@ -66,6 +66,7 @@ pub(super) fn check(child: Child, rules: &Rules<'_>) -> Result<Child, Rejection>
     let kind = child.kind.group_kind();
     let place = (child.namespace.as_deref(), &*child.name);
     check_powers(&kind, place, &child.object, rules.grants)?;
+    // The manifest promises this for the kind, whatever an answer says.
     let removal = if rules.manifest.never_deletes(&kind) {
         RemovalPolicy::Retain
     } else {
@@ -81,6 +82,7 @@ pub(super) fn check(child: Child, rules: &Rules<'_>) -> Result<Child, Rejection>
 ///
 /// Returns the first rule that the object breaks.
 pub fn check_adoption(object: &Object, grants: &Grants) -> Result<(), Rejection> {
+    // In any other form, values are hashes or missing, and a forbidden one would not be seen.
     let whole = Some(&object.json).filter(|_| object.form == Access::Full);
     let fields = whole
         .and_then(|json| serde_json::from_str(json).ok())
@@ -175,6 +177,7 @@ fn check_kind(child: &Child, rules: &Rules<'_>) -> Result<(), Rejection> {
 }
 
 fn check_name(child: &Child) -> Result<(), Rejection> {
+    // The API server takes any path segment here, as in `system:node`.
     if &*child.kind.group == "rbac.authorization.k8s.io" {
         if syntax::is_path_segment(&child.name) {
             return Ok(());
@@ -225,6 +228,7 @@ fn place(mut child: Child, rules: &Rules<'_>) -> Result<Child, Rejection> {
                 child.kind
             )));
         }
+        // The garbage collector would delete it: it looks for the owner in the child's namespace.
         (Scope::Namespaced, Some(own), Some(namespace)) if own != namespace => {
             return Err(Rejection::forbidden(format!(
                 "it is in namespace \"{namespace}\": children of {parent} live in \"{own}\""
@@ -369,6 +373,7 @@ fn check_generate(child: &Child) -> Result<(), Rejection> {
                 entry.key
             )));
         }
+        // The API server copies `stringData` over `data`, generated values included.
         for field in ["data", "stringData"] {
             if child
                 .object
@@ -405,6 +410,7 @@ fn check_generated(entry: &Generated) -> Result<(), Rejection> {
     }
     let characters: BTreeSet<u8> = alphabet.bytes().collect();
     let printable = alphabet.bytes().all(|c| (b' '..=b'~').contains(&c));
+    // A character that is there twice would be drawn twice as often.
     if !printable || characters.len() < 2 || characters.len() != alphabet.len() {
         return Err(Rejection::output(format!(
             "`generate` has an alphabet for \"{key}\" that is not valid: use at least two printable ASCII characters, each once"

@@ -14,6 +14,7 @@ pub(super) fn check(child: &Child, rules: &Rules<'_>) -> Result<(), Rejection> {
     }
     let granted = rules.grants.children.get(&kind);
     match granted.map_or(0, |grant| grant.depth) {
+        // No grant of one plugin shows a ring of several, so the depth alone ends it.
         0 if !is_own && rules.depth < DEPTH_MAX => Ok(()),
         0 if !is_own => Err(Rejection::forbidden(format!(
             "{} is at depth {}, so it may have no children of kind {}, which another plugin serves: end the ring of plugins that make parents of each other",

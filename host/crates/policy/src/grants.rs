@@ -136,6 +136,7 @@ impl Grants {
             .crds
             .iter()
             .filter_map(kind_of_crd)
+            // A granted parent kind includes the definition.
             .filter(|kind| !is_built_in(kind) && !parents.contains_key(kind))
             .map(|kind| {
                 let privileged = is_privileged(&kind);
@@ -284,10 +285,12 @@ impl Grants {
         let is_covered = |scope: &ReadScope| match scope {
             ReadScope::Cluster => true,
             ReadScope::ParentNamespace => parent == Scope::Namespaced,
+            // The list may lack the namespace of a parent, now or later.
             ReadScope::Namespaces(_) => false,
         };
         let is_full = |read: &ReadGrant| {
             read.access == Access::Full
+                // The selector may exclude a child.
                 && read.label_selector.selects_all()
                 && is_covered(&read.scope)
         };

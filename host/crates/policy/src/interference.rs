@@ -52,6 +52,7 @@ pub(super) fn effect(
         }
         ("", "Service") => foreign_address(object, spec),
         ("networking.k8s.io", "Ingress") => injected(object).or_else(|| all_hosts(spec)),
+        // Without a selector, a policy selects every Pod in the namespace.
         ("networking.k8s.io", "NetworkPolicy") => all_pods(&spec["podSelector"], "podSelector"),
         // Without a selector, a budget selects nothing.
         ("policy", "PodDisruptionBudget") if spec["selector"].is_null() => None,
@@ -86,6 +87,7 @@ fn foreign_address(object: &Map<String, Value>, spec: &Value) -> Option<String> 
 fn injected(object: &Map<String, Value>) -> Option<String> {
     let key = annotation(object, |key| {
         let (prefix, name) = key.split_once('/').unwrap_or(("", key));
+        // Whatever the prefix: a flag of ingress-nginx can change it.
         name.contains("snippet")
             || (name.starts_with("config-") && HAPROXY_PREFIXES.contains(&prefix))
     })?;
@@ -119,6 +121,7 @@ fn all_pods(selector: &Value, field: &str) -> Option<String> {
         .as_array()
         .into_iter()
         .flatten();
+    // The other operators also match labels that anyone may have: `Exists`, `NotIn` and `DoesNotExist`.
     let requires_value = expressions.any(|expression| expression["operator"] == "In");
     (!requires_label && !requires_value).then(|| {
         format!("`spec.{field}` requires no value of a label, so it selects Pods of others")
@@ -145,6 +148,7 @@ pub(super) fn check_targets(
     };
     for scaler in children.iter().filter(is_autoscaler) {
         let target = target(scaler);
+        // The parent too: it may have the subresource `scale`.
         let is_own = target.as_ref().is_some_and(|target| {
             target == parent || children.iter().any(|child| child.id() == *target)
         });
@@ -160,8 +164,11 @@ pub(super) fn check_targets(
 /// Returns what an autoscaler scales.
 fn target(scaler: &Child) -> Option<ObjectId> {
     let target = scaler.object.get("spec")?.get("scaleTargetRef")?;
-    let api_version = target["apiVersion"].as_str().unwrap_or_default();
-    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    // Without the version: the same object may be named in another one.
+    let group = target["apiVersion"]
+        .as_str()
+        .and_then(|api_version| api_version.split_once('/'))
+        .map_or("", |(group, _)| group);
     let kind = GroupKind::new(group, target["kind"].as_str()?);
     Some(ObjectId::new(
         kind,

@@ -32,6 +32,7 @@ fn check_cycles(children: &[Child]) -> Result<(), Rejection> {
     let mut missing: BTreeMap<&str, usize> = BTreeMap::new();
     let mut followers: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for child in children {
+        // A set: a key that is listed twice would be counted twice but removed once.
         let after: BTreeSet<&str> = child.after.iter().map(String::as_str).collect();
         missing.insert(&child.key, after.len());
         for key in after {

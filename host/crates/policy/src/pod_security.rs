@@ -164,6 +164,7 @@ fn template_violations(
 ) -> Vec<String> {
     let mut violations = Violations(Vec::new());
     let spec = template.at("spec");
+    // The API server copies the deprecated `serviceAccount` to the other field.
     for field in ["serviceAccountName", "serviceAccount"] {
         let account = spec.at(field);
         let is_named =
@@ -215,6 +216,7 @@ fn baseline(template: &Node<'_>, violations: &mut Violations) {
         }
         for port in container.at("ports").items() {
             let host_port = port.at("hostPort");
+            // The API server takes 0 for no port.
             if !host_port.is_absent() && host_port.value.as_u64() != Some(0) {
                 violations.add(&host_port, "be absent");
             }
@@ -261,10 +263,12 @@ fn restricted(spec: &Node<'_>, violations: &mut Violations) {
         let security = container.at("securityContext");
         restricted_user(&security, violations);
         let escalation = security.at("allowPrivilegeEscalation");
+        // Also if absent: Kubernetes allows it by default.
         if *escalation.value != Value::Bool(false) {
             violations.add(&escalation, "be false");
         }
         let non_root = security.at("runAsNonRoot");
+        // A container inherits what the Pod sets.
         if non_root.or(&of_pod.at("runAsNonRoot")).is_absent() {
             violations.add(&non_root, "be true, here or for the Pod");
         }

@@ -81,6 +81,7 @@ type KindFilter = fn(&GroupKind) -> bool;
 /// Powers by child kind, each with the words before the kinds.
 const OBJECT_POWERS: [(KindFilter, &str); 8] = [
     (
+        // Those that only interfere in a namespace have the next two sentences.
         |kind| is_privileged(kind) && !is_interfering(kind),
         "can change the cluster, its settings or its permissions, through ",
     ),

@@ -159,12 +159,14 @@ pub(super) fn reach(kind: &GroupKind, object: &Map<String, Value>) -> Option<Str
 fn foreign_key(object: &Map<String, Value>) -> Option<String> {
     let metadata = object.get("metadata")?;
     let is_foreign = |key: &str| {
-        let prefix = key.split_once('/').map(|(prefix, _)| prefix);
-        prefix.is_some_and(|prefix| prefix != DESCRIBING_PREFIX)
+        key.split_once('/')
+            .is_some_and(|(prefix, _)| prefix != DESCRIBING_PREFIX)
     };
     ["labels", "annotations"].into_iter().find_map(|field| {
-        let mut keys = metadata[field].as_object()?.keys();
-        let key = keys.find(|key| is_foreign(key))?;
+        let key = metadata[field]
+            .as_object()?
+            .keys()
+            .find(|key| is_foreign(key))?;
         Some(format!("metadata.{field}.{key}"))
     })
 }
@@ -174,6 +176,7 @@ fn service_reach(spec: &Value) -> Option<&'static str> {
     let is_chosen = |address: &Value| {
         address
             .as_str()
+            // `None` asks for a headless Service, which has no address.
             .is_some_and(|address| !matches!(address, "" | "None"))
     };
     let cluster_addresses = spec["clusterIPs"].as_array().into_iter().flatten();

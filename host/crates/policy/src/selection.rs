@@ -41,6 +41,7 @@ impl Selection {
         parent: &BTreeMap<String, String>,
         namespace: Option<&BTreeMap<String, String>>,
     ) -> Result<(), NotSelected> {
+        // First, because the parent's owner can change these labels, but not those of the namespace.
         if !self.parents.matches(parent) {
             return Err(NotSelected::ByItsLabels);
         }
