@@ -117,8 +117,8 @@ impl<'a> Address<'a> {
 
     /// Returns true if the object has this name and namespace and, where they are given, this version and kind.
     pub(super) fn is_of(self, name: &str, namespace: Option<&str>, kind: (&str, &str)) -> bool {
-        let known = &self.resource.kind;
-        let is_kind = kind == ("", "") || kind == (&*known.api_version(), &*known.kind);
+        let requested = &self.resource.kind;
+        let is_kind = kind == ("", "") || kind == (&*requested.api_version(), &*requested.kind);
         is_kind && name == self.name && namespace == self.namespace
     }
 

@@ -281,8 +281,10 @@ async fn until(
 ) -> anyhow::Result<WatchStatus> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let mut watches = cluster.watches().into_iter();
-        let pods = watches.find(|watch| &*watch.kind.kind == "Pod");
+        let pods = cluster
+            .watches()
+            .into_iter()
+            .find(|watch| &*watch.kind.kind == "Pod");
         if let Some(pods) = pods.filter(&fits) {
             return Ok(pods);
         }

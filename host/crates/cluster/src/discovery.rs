@@ -40,7 +40,7 @@ impl ServedKinds {
 
     pub(super) fn add(&mut self, served: Resource) {
         let versions = self.by_kind.entry(served.kind.group_kind()).or_default();
-        // A stale group may list the kinds that it keeps from the former document as well.
+        // A stale group may list kinds that were already taken over from the previous document.
         if !versions.iter().any(|known| known.kind == served.kind) {
             versions.push(served);
         }

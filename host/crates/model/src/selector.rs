@@ -229,11 +229,13 @@ mod tests {
 
     #[test]
     fn a_list_of_values_is_not_empty() {
-        for of in [Expression::In, Expression::NotIn] {
+        for operator in [Expression::In, Expression::NotIn] {
             assert!(is_valid_selector(
-                &of("a".to_owned(), ["b".to_owned()].into()).into()
+                &operator("a".to_owned(), ["b".to_owned()].into()).into()
             ));
-            assert!(!is_valid_selector(&of("a".to_owned(), [].into()).into()));
+            assert!(!is_valid_selector(
+                &operator("a".to_owned(), [].into()).into()
+            ));
         }
     }
 }

@@ -70,8 +70,8 @@ mod tests {
     use super::*;
 
     fn labels(text: &str) -> BTreeMap<String, String> {
-        let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
-        pairs
+        text.split(',')
+            .filter_map(|pair| pair.split_once('='))
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .collect()
     }

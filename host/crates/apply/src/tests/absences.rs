@@ -77,7 +77,7 @@ async fn requests(answers: Vec<Answer>, observed: u64) -> (bool, Vec<String>) {
         .writer(LONG, 4)
         .write(&update, &mut target, &mut session)
         .await;
-    let asked = server.asked.lock();
+    let requests = server.requests.lock();
     let about = |body: &Value| match body {
         Value::Array(patch) => patch
             .iter()
@@ -87,7 +87,7 @@ async fn requests(answers: Vec<Answer>, observed: u64) -> (bool, Vec<String>) {
             .join(" "),
         body => format!("apply {}", body["spec"]),
     };
-    let lines = asked.iter().map(|request| about(&request.body)).collect();
+    let lines = requests.iter().map(|request| about(&request.body)).collect();
     (written.is_ok(), lines)
 }
 

@@ -63,7 +63,7 @@ impl Scene {
     }
 
     fn last(&self) -> Value {
-        self.server.asked.lock().last().unwrap().body.clone()
+        self.server.requests.lock().last().unwrap().body.clone()
     }
 }
 

@@ -24,16 +24,16 @@ pub(crate) enum Answer {
     Silence,
 }
 
-/// A request as it came.
+/// A request as it arrived.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct RecordedRequest {
     pub(crate) line: String,
     pub(crate) content_type: String,
     pub(crate) body: Value,
 }
 
 pub(crate) struct Scripted {
-    pub(crate) asked: Arc<Mutex<Vec<Asked>>>,
+    pub(crate) requests: Arc<Mutex<Vec<RecordedRequest>>>,
     port: u16,
     task: JoinHandle<()>,
 }
@@ -52,21 +52,21 @@ impl Drop for Scripted {
 pub(crate) async fn serve(answers: Vec<Answer>) -> Scripted {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let seen = Arc::clone(&asked);
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let recorded = Arc::clone(&requests);
     let task = tokio::spawn(async move {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
             let answers = answers.clone();
-            let seen = Arc::clone(&seen);
+            let recorded = Arc::clone(&recorded);
             tokio::spawn(async move {
                 let mut stream = BufReader::new(stream);
                 while let Some(request) = read(&mut stream).await {
                     let line = request.line.clone();
                     let place = {
-                        let mut seen = seen.lock();
-                        seen.push(request);
-                        seen.len() - 1
+                        let mut recorded = recorded.lock();
+                        recorded.push(request);
+                        recorded.len() - 1
                     };
                     let answer = answers.get(place).or_else(|| answers.last()).unwrap();
                     if !reply(&mut stream, &line, answer).await {
@@ -76,7 +76,11 @@ pub(crate) async fn serve(answers: Vec<Answer>) -> Scripted {
             });
         }
     });
-    Scripted { asked, port, task }
+    Scripted {
+        requests,
+        port,
+        task,
+    }
 }
 
 impl Scripted {
@@ -91,10 +95,10 @@ impl Scripted {
 
     /// Each request's method and path.
     pub(crate) fn lines(&self) -> Vec<String> {
-        self.asked
+        self.requests
             .lock()
             .iter()
-            .map(|asked| asked.line.clone())
+            .map(|request| request.line.clone())
             .collect()
     }
 }
@@ -114,7 +118,7 @@ fn claimed_writer(port: u16, claim: Claim, deadline: Duration, concurrency_max: 
     }
 }
 
-async fn read(stream: &mut BufReader<TcpStream>) -> Option<Asked> {
+async fn read(stream: &mut BufReader<TcpStream>) -> Option<RecordedRequest> {
     let mut head = Vec::new();
     loop {
         let mut line = String::new();
@@ -137,7 +141,7 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Asked> {
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await.ok()?;
     let line = head.first()?.trim_end_matches(" HTTP/1.1").to_owned();
-    Some(Asked {
+    Some(RecordedRequest {
         line,
         content_type: header("content-type"),
         body: serde_json::from_slice(&body).unwrap_or_default(),
@@ -149,8 +153,11 @@ fn named(body: &Value, line: &str) -> Value {
     let path = line.split([' ', '?']).nth(1).unwrap_or_default();
     let parts: Vec<&str> = path.trim_end_matches("/status").split('/').collect();
     let mut body = body.clone();
-    let metadata = body.get_mut("metadata").and_then(Value::as_object_mut);
-    if let Some(metadata) = metadata.filter(|metadata| !metadata.contains_key("name")) {
+    if let Some(metadata) = body
+        .get_mut("metadata")
+        .and_then(Value::as_object_mut)
+        .filter(|metadata| !metadata.contains_key("name"))
+    {
         metadata.insert("name".to_owned(), (*parts.last().unwrap()).into());
         let namespaced = parts.iter().position(|part| *part == "namespaces");
         if let Some(at) = namespaced.filter(|at| at + 2 < parts.len()) {

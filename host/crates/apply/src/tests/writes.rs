@@ -118,8 +118,8 @@ async fn execute(writer: &Writer, operations: Vec<Operation>) -> Execution {
         operations,
         ..Plan::default()
     };
-    let known = fields(json!({"old": "b2xk", "other": "eA=="}));
-    let secrets = BTreeMap::from([(id("s"), known)]);
+    let data = fields(json!({"old": "b2xk", "other": "eA=="}));
+    let secrets = BTreeMap::from([(id("s"), data)]);
     let live = BTreeMap::new();
     let mut random = |buffer: &mut [u8]| buffer.fill(0);
     let mut session = Session {
@@ -141,10 +141,13 @@ async fn run(answers: Vec<Answer>, operations: Vec<Operation>) -> (Scripted, Exe
 }
 
 fn shown(server: &Scripted) -> String {
-    let asked = server.asked.lock();
-    let lines = asked
-        .iter()
-        .map(|asked| format!("{}\n  {} {}\n", asked.line, asked.content_type, asked.body));
+    let requests = server.requests.lock();
+    let lines = requests.iter().map(|request| {
+        format!(
+            "{}\n  {} {}\n",
+            request.line, request.content_type, request.body
+        )
+    });
     lines.collect()
 }
 
@@ -461,29 +464,29 @@ async fn a_lease_is_made_only_where_there_is_none_and_replaced_only_as_it_was_se
         namespaces: Some(["a", "b"].map(str::to_owned).into()),
         ..HostScope::default()
     };
-    let made = writer
+    let created = writer
         .create_lease("inn", "keeper", &record, &scope)
         .await
         .unwrap();
-    assert_eq!(made, ResourceVersion(11));
+    assert_eq!(created, ResourceVersion(11));
     let replaced = writer
-        .update_lease("inn", "keeper", made, &record, &scope)
+        .update_lease("inn", "keeper", created, &record, &scope)
         .await;
     assert_eq!(replaced.unwrap(), ResourceVersion(12));
-    let asked = server.asked.lock();
+    let requests = server.requests.lock();
     let spec = json!({
         "holderIdentity": "a_1", "leaseDurationSeconds": 15, "leaseTransitions": 2,
         "acquireTime": "2026-01-02T03:04:05.000000Z", "renewTime": "2026-01-02T03:04:06.500000Z",
     });
-    for (asked, version) in asked.iter().zip(["1", "11"]) {
+    for (request, version) in requests.iter().zip(["1", "11"]) {
         let path = "PATCH /apis/coordination.k8s.io/v1/namespaces/inn/leases/keeper?";
-        assert!(asked.line.starts_with(path), "{}", asked.line);
-        let metadata = &asked.body["metadata"];
+        assert!(request.line.starts_with(path), "{}", request.line);
+        let metadata = &request.body["metadata"];
         assert_eq!(metadata["resourceVersion"], version);
         assert_eq!(metadata["labels"]["app.kubernetes.io/name"], "innkeeper");
         assert_eq!(metadata["annotations"]["innkeeper.dev/namespaces"], "a,b");
-        assert_eq!(asked.body["spec"], spec);
+        assert_eq!(request.body["spec"], spec);
     }
-    assert!(asked[0].content_type.contains("apply-patch"));
-    assert!(asked[1].content_type.contains("merge-patch"));
+    assert!(requests[0].content_type.contains("apply-patch"));
+    assert!(requests[1].content_type.contains("merge-patch"));
 }

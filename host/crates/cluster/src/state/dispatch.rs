@@ -29,7 +29,7 @@ pub(super) fn concerned(
                 parent_cause(change, is_first),
             ),
             Role::Child => (
-                // Both states: a child that changes hands concerns the former parent too.
+                // Both states: a child that changes hands concerns both parents.
                 [&change.before, &change.after]
                     .into_iter()
                     .flatten()

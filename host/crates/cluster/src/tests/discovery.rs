@@ -105,7 +105,10 @@ async fn a_change_is_seen_after_a_refresh_of_which_one_half_failed() {
     let first = reader.refresh(&wire).await.unwrap().unwrap();
     assert_eq!(first.get(&service_kind()), None);
     assert!(reader.refresh(&wire).await.is_err());
-    let third = reader.refresh(&wire).await.unwrap();
-    let third = third.expect("the change should not be lost");
+    let third = reader
+        .refresh(&wire)
+        .await
+        .unwrap()
+        .expect("the change should not be lost");
     assert!(third.get(&service_kind()).is_some());
 }

@@ -111,8 +111,7 @@ async fn reads_of_a_pass_are_recorded_and_subscribed_to() {
     harness.registration.commit(&web(), &recording);
     harness.drain();
 
-    let list = harness.server.list("pods").await;
-    list.items(12, &[]).await;
+    harness.server.list("pods").await.items(12, &[]).await;
     harness.is_triggered(Cause::KindChanged).await;
     let mut reads = harness.pass_reads(&observation.parent);
     assert_eq!(reads.get(&pod), Ok(None));
@@ -265,8 +264,13 @@ async fn a_child_that_came_before_its_parent_is_read_once_by_its_pass() {
     assert!(matches!(observed, Observed::Behind { .. }), "{observed:?}");
 
     let served = async {
-        let read = harness.server.next_object("s").await;
-        read.answer(200, "", &service("s", 11).to_string()).await;
+        let body = service("s", 11).to_string();
+        harness
+            .server
+            .next_object("s")
+            .await
+            .answer(200, "", &body)
+            .await;
     };
     let (children, ()) = tokio::join!(harness.children(), served);
     assert_eq!(children, Some(vec!["s".to_owned()]));

@@ -342,7 +342,7 @@ fn requested_grants_cover_all_requests_with_their_confirmations() {
 #[test]
 fn kinds_that_set_something_for_the_whole_cluster_need_a_confirmation_to_make_them_but_not_to_read_them()
  {
-    for (group, of, is_setting) in [
+    for (group, name, is_setting) in [
         ("flowcontrol.apiserver.k8s.io", "FlowSchema", true),
         (
             "flowcontrol.apiserver.k8s.io",
@@ -371,29 +371,29 @@ fn kinds_that_set_something_for_the_whole_cluster_need_a_confirmation_to_make_th
         ("resource.k8s.io", "ResourceClaimTemplate", false),
         ("scheduling.k8s.io", "Workload", false),
     ] {
-        let of = kind(group, of);
-        assert!(is_built_in(&of), "{of}");
-        assert_eq!(is_privileged(&of), is_setting, "{of}");
-        assert!(!is_privileged_to_read(&of), "{of}");
+        let kind = kind(group, name);
+        assert!(is_built_in(&kind), "{kind}");
+        assert_eq!(is_privileged(&kind), is_setting, "{kind}");
+        assert!(!is_privileged_to_read(&kind), "{kind}");
         let child = |privileged| {
             let grant = ChildGrant {
                 privileged,
                 ..ChildGrant::default()
             };
-            let children = BTreeMap::from([(of.clone(), grant)]);
+            let children = BTreeMap::from([(kind.clone(), grant)]);
             let grants = Grants {
                 children,
                 ..Grants::default()
             };
-            grants.allows_child(&of)
+            grants.allows_child(&kind)
         };
-        assert!(child(true), "{of}");
-        assert_eq!(child(false), !is_setting, "{of}");
+        assert!(child(true), "{kind}");
+        assert_eq!(child(false), !is_setting, "{kind}");
         let grants = Grants {
-            reads: vec![read_grant(of.clone(), Access::Full, ReadScope::Cluster)],
+            reads: vec![read_grant(kind.clone(), Access::Full, ReadScope::Cluster)],
             ..Grants::default()
         };
-        assert_eq!(grants.reads_of(&of).count(), 1, "{of}");
+        assert_eq!(grants.reads_of(&kind).count(), 1, "{kind}");
     }
 }
 
@@ -703,14 +703,14 @@ fn a_definition_of_a_built_in_kind_is_never_installed() {
         crds: BTreeMap::from([(role.clone(), word), (own.clone(), CrdGrant::default())]),
         ..Grants::default()
     };
-    for of in [role, deployment, own] {
-        assert!(!grants.allows_crd(&of), "{of}");
+    for defined in [role, deployment, own] {
+        assert!(!grants.allows_crd(&defined), "{defined}");
     }
 }
 
 #[test]
 fn adoption_needs_its_own_field_and_a_grant_of_the_kind() {
-    let of = |kind: &GroupKind, adopt| {
+    let grants = |kind: &GroupKind, adopt| {
         let grant = ChildGrant {
             adopt,
             privileged: false,
@@ -722,11 +722,11 @@ fn adoption_needs_its_own_field_and_a_grant_of_the_kind() {
         }
     };
     let config_map = kind("", "ConfigMap");
-    assert!(of(&config_map, true).allows_adoption(&config_map));
-    assert!(!of(&config_map, false).allows_adoption(&config_map));
-    assert!(!of(&config_map, true).allows_adoption(&secret()));
+    assert!(grants(&config_map, true).allows_adoption(&config_map));
+    assert!(!grants(&config_map, false).allows_adoption(&config_map));
+    assert!(!grants(&config_map, true).allows_adoption(&secret()));
     let namespace = kind("", "Namespace");
-    assert!(!of(&namespace, true).allows_adoption(&namespace));
+    assert!(!grants(&namespace, true).allows_adoption(&namespace));
 }
 
 #[test]
@@ -763,13 +763,13 @@ fn secrets_of_children_are_shown_only_where_full_reads_reach_all_of_them() {
             Access::Hash,
         ),
     ] {
-        let of = format!("{grant:?}");
+        let label = format!("{grant:?}");
         assert_eq!(
             shown(grant.clone(), Scope::Namespaced),
             below_namespaced,
-            "{of}"
+            "{label}"
         );
-        assert_eq!(shown(grant, Scope::Cluster), below_cluster, "{of}");
+        assert_eq!(shown(grant, Scope::Cluster), below_cluster, "{label}");
     }
 }
 

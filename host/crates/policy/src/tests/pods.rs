@@ -434,13 +434,13 @@ fn every_kind_that_makes_pods_is_checked_at_its_template() {
 #[test]
 fn a_controller_revision_may_hold_any_template() {
     let kind = GroupKind::new("apps", "ControllerRevision");
-    let of = |level| pod_violations(level, &BTreeSet::new(), &kind, &Map::new());
+    let violations = |level| pod_violations(level, &BTreeSet::new(), &kind, &Map::new());
     assert!(makes_pods(&kind));
     assert_eq!(
-        of(PodSecurity::Baseline),
+        violations(PodSecurity::Baseline),
         ["a ControllerRevision may hold any Pod template"]
     );
-    assert_eq!(of(PodSecurity::Privileged), [""; 0]);
+    assert_eq!(violations(PodSecurity::Privileged), [""; 0]);
 }
 
 /// Checks answers with a Deployment.

@@ -64,8 +64,10 @@ impl Harness {
             .table
             .parent(self.subscriber, &cache_id(name))
             .unwrap();
-        let children = self.state.table.children(self.subscriber, &parent);
-        children.map(|children| children.len())
+        self.state
+            .table
+            .children(self.subscriber, &parent)
+            .map(|children| children.len())
     }
 
     fn full(&self) -> Vec<NamespaceFull> {

@@ -282,8 +282,10 @@ impl Harness {
             for id in missing {
                 let read = self.state.table.live_read(&reader, &id).unwrap();
                 let key = (read.served.kind.to_string(), id.name.to_string());
-                let text = self.texts.get(&key);
-                let object = text.map(|text| keep(text, &read.shape).unwrap());
+                let object = self
+                    .texts
+                    .get(&key)
+                    .map(|text| keep(text, &read.shape).unwrap());
                 self.state.apply_live_read(&reader, &id, &read, object);
             }
         }

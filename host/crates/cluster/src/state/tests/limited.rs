@@ -95,8 +95,13 @@ fn named(namespace: &str, name: &str, uid: &str) -> Value {
 
 /// A kind's cached objects as `namespace/name`.
 fn kept(harness: &Harness, kind: &str) -> Vec<String> {
-    let mut slots = harness.state.table.slots.values();
-    let slot = slots.find(|slot| slot.key.kind == gvk(kind)).unwrap();
+    let slot = harness
+        .state
+        .table
+        .slots
+        .values()
+        .find(|slot| slot.key.kind == gvk(kind))
+        .unwrap();
     slot.store
         .all(None)
         .map(|stored| format!("{}/{}", stored.namespace, stored.name))
