@@ -63,6 +63,7 @@ impl Writer {
         let address = Address::new(&resource, Some(namespace), name);
         let mut body = address.body();
         body.insert("data".to_owned(), json!(data));
+        // Bound to no version, because other plugins write their keys at any time.
         let request = address.apply(&plugin.host_manager(), &body);
         self.exchange(request).await
     }

@@ -187,6 +187,7 @@ impl<'a> Address<'a> {
 
     /// Changes by a JSON patch; `verb` names the effect.
     pub(super) fn json_patch(self, verb: &str, manager: &str, patch: &Value) -> WriteRequest<'a> {
+        // The client's own JSON patches are types of another crate; here only the content type differs.
         let mut request = self.merge_patch(manager, patch);
         if let Ok(http) = &mut request.http {
             let json_patch = HeaderValue::from_static("application/json-patch+json");

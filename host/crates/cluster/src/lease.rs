@@ -7,7 +7,6 @@ use innkeeper_model::{Access, Gvk, Resource, Scope};
 
 use super::{
     error::Error,
-    options::Options,
     present::object_of,
     stored::{Shape, keep},
     wire::Wire,
@@ -24,12 +23,8 @@ pub struct LeaseReader {
 impl LeaseReader {
     /// Creates a reader with a client that is used for nothing else; `timeout` bounds each read.
     pub fn new(client: kube::Client, timeout: Duration, namespace: &str, name: &str) -> Self {
-        let options = Options {
-            request_timeout: timeout,
-            ..Options::new(0)
-        };
         Self {
-            wire: Wire::new(client, options),
+            wire: Wire::with_timeout(client, timeout),
             resource: Resource {
                 kind: Gvk::new("coordination.k8s.io", "v1", "Lease"),
                 plural: "leases".into(),

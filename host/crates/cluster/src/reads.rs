@@ -95,6 +95,7 @@ impl Reads for PassReads {
         match self.read(&ReadKey::Get(reference.clone())) {
             Answer::Object(object) => Ok(object),
             Answer::Failed(failure) => Err(failure),
+            // Never happens, because the key decides the answer's type. The pass would run again.
             Answer::List(_) | Answer::Offset(_) => {
                 Err(ReadFailure::NotSynced(reference.kind.clone()))
             }

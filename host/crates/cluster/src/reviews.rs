@@ -16,7 +16,6 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     error::Error,
-    options::Options,
     wire::{Wire, WireFailure},
 };
 
@@ -37,11 +36,7 @@ pub enum Permission {
 impl Reviewer {
     /// Creates a reviewer; `timeout` bounds each request.
     pub fn new(client: kube::Client, timeout: Duration) -> Self {
-        let options = Options {
-            request_timeout: timeout,
-            ..Options::new(0)
-        };
-        Self(Wire::new(client, options))
+        Self(Wire::with_timeout(client, timeout))
     }
 
     /// Returns whether the bearer token's user may use a non-resource path. The verb is an HTTP method in lower case.

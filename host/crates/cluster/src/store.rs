@@ -269,6 +269,7 @@ impl Store {
                     after: Some(stored),
                 }]
             }
+            // Whoever watched the first object must see it go.
             before => before
                 .map(Change::removed)
                 .into_iter()

@@ -404,15 +404,13 @@ fn write_hashes(
 }
 
 /// Returns a data value's hash as guests see it: `hmac-sha256:<hex>`.
-///
-/// Includes the object's namespace, name and UID. With the name alone, a user who once knew a value could confirm a guess
-/// about the value in a later object with that name.
 pub(super) fn value_hash(
     key: &HashKey,
     [namespace, name, uid]: [&str; 3],
     data_key: &str,
     value: &str,
 ) -> String {
+    // Without the UID, a user who once knew a value could confirm a guess about a later object with the same name.
     let hash = key.hash("value", &[namespace, name, uid, data_key, value]);
     format!("{VALUE_HASH}{hash}")
 }

@@ -9,7 +9,6 @@ use super::{
     error::Error,
     fields::ObjectFields,
     machine::Since,
-    options::Options,
     present::object_of,
     stored::{Shape, keep_fields},
     wire::{WatchTarget, Wire, WireFailure},
@@ -24,11 +23,7 @@ pub struct Viewer {
 impl Viewer {
     /// Discovers the served kinds; `timeout` bounds each request.
     pub async fn open(client: kube::Client, timeout: Duration) -> Result<Self, Error> {
-        let options = Options {
-            request_timeout: timeout,
-            ..Options::new(0)
-        };
-        let wire = Wire::new(client, options);
+        let wire = Wire::with_timeout(client, timeout);
         let kinds = DiscoveryReader::default()
             .refresh(&wire)
             .await

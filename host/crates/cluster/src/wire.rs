@@ -152,8 +152,17 @@ impl Wire {
         }
     }
 
-    /// Reads a list, in pages or not. After a page with too many bytes the pages are smaller; a server that still sends too
-    /// many ignores the limit, so the rest is read without pages.
+    /// Creates a client with another timeout, for callers without watches.
+    pub(super) fn with_timeout(client: Client, timeout: Duration) -> Self {
+        let options = Options {
+            request_timeout: timeout,
+            // The seed is for the jitter of watches.
+            ..Options::new(0)
+        };
+        Self::new(client, options)
+    }
+
+    /// Reads a list, in pages or not.
     ///
     /// `keep` gets each object when the text has arrived, with the list's kind if that is known. Only what `keep` returns stays
     /// in memory until the page is complete.
@@ -174,6 +183,8 @@ impl Wire {
             let _permit = self.pages.acquire_many(permits).await;
             let (request, bytes_max) = self.page(target, since, next.as_deref(), limit)?;
             let mut page = match self.objects(request, bytes_max, &mut keep).await {
+                // Asks for smaller pages. A server that still sends too many bytes ignores the limit, so the rest is
+                // read without pages.
                 Err(WireFailure::TooLarge { .. }) if limit.is_some() => {
                     limit = limit.filter(|limit| *limit > limit_min).map(|_| limit_min);
                     continue;
@@ -310,6 +321,7 @@ impl Wire {
         Ok(WatchStream {
             lines: Box::pin(chunks.map_err(io::Error::other).into_async_read()),
             is_within_line: false,
+            // A server that is frozen, or behind a connection that is silently gone, never ends the watch.
             deadline: started + duration + self.options.watch_grace,
             allowed: duration + self.options.watch_grace,
             bytes_max: self.options.object_bytes_max,

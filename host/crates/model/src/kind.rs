@@ -105,6 +105,7 @@ impl Gvk {
     /// Parses `apiVersion` and `kind` as a manifest states them.
     pub fn parse(api_version: &str, kind: &str) -> Result<Self, InvalidApiVersion> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        // `/v1` is no other form of `v1`.
         let grouped = api_version.contains('/');
         if version.is_empty() || version.contains('/') || (grouped && group.is_empty()) {
             return Err(InvalidApiVersion(api_version.to_owned()));

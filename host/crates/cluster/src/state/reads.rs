@@ -82,6 +82,7 @@ impl WatchTable {
             .clone()
             .or_else(|| reader.parent.namespace.clone())
             .filter(|_| is_namespaced);
+        // A cluster-scoped parent has no namespace that could be meant.
         if is_namespaced && namespace.is_none() {
             return Err(ReadFailure::NotGranted(kind.clone()));
         }
@@ -147,6 +148,7 @@ impl WatchTable {
                     None => Some(self.show(slot, stored, source.access)?),
                 };
                 if let Some(text) = &text {
+                    // Of several sources, the first shows the most.
                     texts
                         .entry(shown.1.clone())
                         .or_insert_with(|| Arc::clone(text));

@@ -336,6 +336,7 @@ impl WatchTable {
             self.slots.remove(&id);
             return Settled::Unchanged;
         }
+        // A registration that no longer reads the kind never commits reads of it, which would remove its subscriptions.
         let is_user = |id| slot.users.contains_key(&(id, Role::Read));
         let former: Vec<Reader> = slot
             .subscriptions

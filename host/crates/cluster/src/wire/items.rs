@@ -51,6 +51,7 @@ impl ItemSplitter {
 
     /// The number of bytes that need no decision.
     fn plain_length(&mut self, bytes: &[u8]) -> usize {
+        // The byte after a backslash never ends the string.
         if std::mem::take(&mut self.is_escaped) {
             return 1;
         }
@@ -83,6 +84,7 @@ impl ItemSplitter {
                 self.head.push(byte);
                 return last;
             }
+            // Saturates, because invalid text may close more than it opens.
             (false, b'}' | b']') => self.depth = self.depth.saturating_sub(1),
             _ => {}
         }
