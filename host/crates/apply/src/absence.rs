@@ -1,7 +1,7 @@
-//! An apply that also takes away the fields that a child states as absent.
+//! An apply that also removes the fields that a child states as absent.
 //!
-//! Almost every update has none. The others first hand the existing fields to the children's manager, because
-//! an apply takes away only fields without another manager.
+//! Almost every update has none. The others first make the children's manager the only owner of the existing fields,
+//! because an apply removes only fields without another manager.
 
 use innkeeper_model::{Object, ResourceVersion, Uid};
 use innkeeper_plan::absence::{self, Owners};
@@ -42,7 +42,7 @@ impl<'a> Absences<'a> {
 }
 
 impl Writer {
-    /// Takes the fields away and applies the rest.
+    /// Removes the fields and applies the rest.
     pub(super) async fn update_with_absences(
         &self,
         update: &Absences<'_>,
@@ -54,24 +54,24 @@ impl Writer {
         if version == update.live.resource_version {
             let present = absence::present(&stored, &stated);
             let owners = Owners::from_object(update.live);
-            let handed = self.take_over(update, owners, &present, false).await?;
-            version = handed.map_or(version, |handed| handed.resource_version);
+            let patched = self.take_over(update, owners, &present, false).await?;
+            version = patched.map_or(version, |patched| patched.resource_version);
         }
         // Left out, not sent as null: an apply keeps a map or list that is null, and most kinds refuse the null.
         let body = absence::without_absences(update.body, &stored, &[]);
         let written = self.apply_part(update, &body, version).await?;
         let stored = parse(&written.json);
-        // The API server may put defaults in the place of the fields that have just gone.
+        // The API server may replace the removed fields by defaults.
         let refilled = absence::present(&stored, &stated);
         if refilled.is_empty() {
             return Ok(written);
         }
-        self.take_defaults_away(update, (written, stored), &refilled)
+        self.remove_defaults(update, (written, stored), &refilled)
             .await
     }
 
     /// Sets fields to null that the API server has filled in again, where the kind allows that.
-    async fn take_defaults_away(
+    async fn remove_defaults(
         &self,
         update: &Absences<'_>,
         (mut written, mut stored): (Written, Value),

@@ -300,7 +300,7 @@ pub(super) fn refused(verb: Verb, what: String, parts: &Parts, body: &[u8]) -> E
         code if code.is_client_error() && is_denial(&source.message) => ErrorKind::Denied,
         StatusCode::CONFLICT => conflict(verb, &status),
         StatusCode::NOT_FOUND => not_found(verb, &status),
-        StatusCode::UNPROCESSABLE_ENTITY if names_another(verb, &status) => ErrorKind::Conflict,
+        StatusCode::UNPROCESSABLE_ENTITY if is_outdated(verb, &status) => ErrorKind::Conflict,
         StatusCode::UNAUTHORIZED => ErrorKind::Forbidden,
         StatusCode::FORBIDDEN => forbidden(&status, &source.message),
         StatusCode::PAYLOAD_TOO_LARGE => ErrorKind::TooLarge,
@@ -393,7 +393,7 @@ fn not_found(verb: Verb, status: &Status) -> ErrorKind {
 }
 
 /// Returns true if a 422 means that the object is not the observed one.
-fn names_another(verb: Verb, status: &Status) -> bool {
+fn is_outdated(verb: Verb, status: &Status) -> bool {
     let causes = status
         .details
         .as_ref()
@@ -418,8 +418,8 @@ fn forbidden(status: &Status, message: &str) -> ErrorKind {
         return ErrorKind::NamespaceTerminating;
     }
     // The authorizer and all admission plugins answer with the same code and reason; only the message differs.
-    let authorizer = message.contains(" cannot ") && message.contains(" resource ");
-    if authorizer {
+    let is_by_authorizer = message.contains(" cannot ") && message.contains(" resource ");
+    if is_by_authorizer {
         ErrorKind::Forbidden
     } else {
         ErrorKind::Denied

@@ -12,7 +12,7 @@ use super::{
     request::{Address, built_in},
 };
 
-/// An event that is repeated within this time is counted, not made again; as in client-go.
+/// An event that is repeated within this time is counted, not created again; as in client-go.
 const SERIES_LASTS: SignedDuration = SignedDuration::from_mins(6);
 
 /// The events about one parent: 25 at once and then one in five minutes, as in client-go.
@@ -28,7 +28,7 @@ const REMEMBERED_MAX: usize = 4096;
 /// The longest message, in bytes: the API server's limit.
 const NOTE_BYTES_MAX: usize = 1024;
 
-/// Makes events, and remembers those that it made.
+/// Creates events, and remembers them to count repetitions.
 #[derive(Default)]
 pub struct Events {
     state: Mutex<EventsState>,
@@ -87,11 +87,10 @@ impl EventWrite {
 }
 
 impl Events {
-    /// Returns the write that an event needs; none if the same event was just written, or if the parent has had too many.
+    /// Returns the write that an event needs; none if the same event was just written, or if the parent had too many.
     ///
-    /// `fresh` is true if the pass changed something. The answer of any other pass repeats the last answer, and its events
-    /// with it, also after a restart.
-    /// A write that is not sent has to be [forgotten](Self::forget).
+    /// `fresh` is true if the pass changed something; any other pass only repeats the last pass's events.
+    /// The caller must [forget](Self::forget) a write that it does not send.
     pub fn due(
         &self,
         plugin: &PluginName,
@@ -195,7 +194,7 @@ impl EventsState {
                 return Due::Nothing;
             }
             if now.duration_since(series.last) < SERIES_LASTS {
-                return series.again(now);
+                return series.repeat(now);
             }
         }
         // Also in a new process that remembers no series: the answer repeats the events of the last one.
@@ -210,7 +209,7 @@ impl EventsState {
             written: now,
         };
         self.series.insert(key.clone(), series);
-        self.shed(now);
+        self.evict(now);
         Due::New(name)
     }
 
@@ -223,7 +222,7 @@ impl EventsState {
     }
 
     /// Forgets the oldest entries above the limit.
-    fn shed(&mut self, now: Timestamp) {
+    fn evict(&mut self, now: Timestamp) {
         if self.series.len() > REMEMBERED_MAX {
             let oldest = self.series.iter().min_by_key(|(_, series)| series.last);
             if let Some(key) = oldest.map(|(key, _)| key.clone()) {
@@ -246,7 +245,7 @@ impl EventsState {
 
 impl Series {
     /// Counts a repetition. The count is written for the second event, and then once per series length.
-    fn again(&mut self, now: Timestamp) -> Due {
+    fn repeat(&mut self, now: Timestamp) -> Due {
         self.count = self.count.saturating_add(1);
         self.last = now;
         if self.count > 2 && now.duration_since(self.written) < SERIES_LASTS {

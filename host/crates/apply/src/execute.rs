@@ -212,7 +212,7 @@ impl Writer {
         }
     }
 
-    /// Takes the plugin's finalizer off the parent; none is returned for a parent that is gone or did not have it.
+    /// Removes the plugin's finalizer from the parent; returns none for a parent that is gone or does not have it.
     pub async fn release(
         &self,
         target: &mut Target,
@@ -240,7 +240,7 @@ impl Writer {
                 .json_patch(verb, &plugin.host_manager(), &Value::Array(patch));
         match self.exchange(request).await {
             Ok(written) => {
-                target.moved(&written);
+                target.advance(&written);
                 Ok(Some(written))
             }
             Err(error) if error.kind == ErrorKind::Gone => Ok(None),
@@ -257,11 +257,11 @@ impl Writer {
             .address()
             .status(&write.manager, &body, target.uid(), version);
         let written = self.exchange(request).await?;
-        target.moved(&written);
+        target.advance(&written);
         Ok(written)
     }
 
-    /// Puts the plugin's finalizer on the parent.
+    /// Adds the plugin's finalizer to the parent.
     pub async fn add_finalizer(
         &self,
         target: &mut Target,
@@ -277,7 +277,7 @@ impl Writer {
             .update(&plugin.host_manager(), &body, target.uid(), version);
         let what = request.what.clone();
         let written = self.exchange(request).await?;
-        target.moved(&written);
+        target.advance(&written);
         let finalizer = plugin.finalizer();
         // Admission may remove it without an error. Then nothing would hold the parent until the guest has cleaned up.
         if !target.has_finalizer(&finalizer) {
@@ -324,7 +324,7 @@ fn with_generated<'a>(
     if let Value::Object(data) = data {
         for entry in generate {
             let value = match known.and_then(|known| known.get(&entry.key)) {
-                // Stated again, because an apply takes away what the manager owns and no longer states.
+                // Stated again, because an apply removes what the manager owns and no longer states.
                 Some(value) => value.clone(),
                 None => STANDARD
                     .encode(plan::generate(entry, session.random))

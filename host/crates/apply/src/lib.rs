@@ -79,7 +79,7 @@ impl Writer {
         Self { deadline, ..self }
     }
 
-    /// Sends a write, if the process holds the claim, and takes the answer apart.
+    /// Sends a write if the process holds the claim, and returns the answer's body.
     async fn send(&self, request: WriteRequest<'_>) -> Result<Bytes, Error> {
         let WriteRequest {
             verb, what, http, ..

@@ -1,5 +1,4 @@
-//! The few objects that the host itself owns: namespace, hash key, inventory, and the definitions that
-//! plugins bring.
+//! The few objects that the host itself owns: namespace, hash key, inventory, and the plugins' definitions.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +16,7 @@ use super::{
 pub const MANAGER: &str = "innkeeper";
 
 impl Writer {
-    /// Makes a namespace; one that exists is left as it is.
+    /// Creates a namespace; an existing one stays unchanged.
     pub async fn namespace(&self, name: &str) -> Result<(), Error> {
         let resource = built_in("", "v1", "Namespace", "namespaces");
         let address = Address::new(&resource, None, name);
@@ -30,7 +29,7 @@ impl Writer {
         }
     }
 
-    /// Makes a Secret.
+    /// Creates a Secret.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Requests as the API server takes them.
+//! Write requests in the API server's forms.
 
 use http::header::{CONTENT_TYPE, HeaderValue};
 use innkeeper_model::{Gvk, Resource, ResourceVersion, Scope, Uid};
@@ -58,7 +58,7 @@ impl WriteRequest<'_> {
     }
 }
 
-/// One object as it is addressed.
+/// One object's address.
 #[derive(Clone, Copy)]
 pub(super) struct Address<'a> {
     resource: &'a Resource,
@@ -143,7 +143,7 @@ impl<'a> Address<'a> {
         self.request(Verb::Create, "create", http)
     }
 
-    /// Applies, bound to the object that was observed.
+    /// Applies, bound to the observed object.
     pub(super) fn update(
         self,
         manager: &str,
@@ -167,7 +167,7 @@ impl<'a> Address<'a> {
         self.request(Verb::Apply, "apply", http)
     }
 
-    /// Applies the status, bound to the object that was observed.
+    /// Applies the status, bound to the observed object.
     pub(super) fn status(
         self,
         manager: &str,
@@ -219,7 +219,7 @@ impl<'a> Address<'a> {
         self.request(Verb::Create, "create", http)
     }
 
-    /// Deletes the object that was observed, and lets it be seen until all below it is gone.
+    /// Deletes the observed object in the foreground: it stays visible until its dependents are gone.
     pub(super) fn delete(self, uid: &Uid, version: ResourceVersion) -> WriteRequest<'a> {
         // Stated, because without a policy the API server orphans the Pods of a Job.
         let params = DeleteParams {
@@ -235,7 +235,7 @@ impl<'a> Address<'a> {
     }
 }
 
-/// An object whose write is bound to what was observed; only the metadata is copied.
+/// An object whose write is bound to the observed one; only the metadata is copied.
 struct BoundObject<'a> {
     body: &'a Map<String, Value>,
     /// The body's metadata, with the fields that bind it.

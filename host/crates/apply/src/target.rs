@@ -20,7 +20,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Takes a parent as it was observed.
+    /// Creates a target from an observed parent.
     pub fn new(parent: &Object, resource: &Resource) -> Self {
         Self {
             resource: resource.clone(),
@@ -32,7 +32,7 @@ impl Target {
         }
     }
 
-    /// The version that the last write of this pass left, or that was observed.
+    /// The version after this pass's last write, or the observed one.
     pub const fn resource_version(&self) -> ResourceVersion {
         self.resource_version
     }
@@ -47,7 +47,7 @@ impl Target {
         self.finalizer(name).is_some()
     }
 
-    /// A finalizer's place in the parent's list.
+    /// A finalizer's index in the parent's list.
     pub(super) fn finalizer(&self, name: &str) -> Option<usize> {
         self.finalizers.iter().position(|known| **known == *name)
     }
@@ -56,8 +56,8 @@ impl Target {
         Address::new(&self.resource, self.namespace.as_deref(), &self.name)
     }
 
-    /// Takes over the version and the finalizers from the answer to a write.
-    pub(super) fn moved(&mut self, written: &Written) {
+    /// Sets the version and the finalizers from the answer to a write.
+    pub(super) fn advance(&mut self, written: &Written) {
         self.resource_version = written.resource_version;
         self.finalizers.clone_from(&written.finalizers);
     }

@@ -30,8 +30,8 @@ const PATIENCE: Duration = Duration::from_mins(5);
 const PODS: usize = 20_000;
 const SOAK_PODS: usize = 100_000;
 
-/// Duration of the soak, and the time after which memory must not grow any more: until then pages fill up, because new objects
-/// have other sizes than those that they replace.
+/// Duration of the soak, and the time after which memory must not grow any more: until then pages fill up, because new
+/// objects have other sizes than those that they replace.
 const SOAK: Duration = Duration::from_mins(10);
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(30);
 const SETTLED_AFTER: Duration = Duration::from_mins(5);

@@ -1,5 +1,5 @@
-//! The kinds that the cluster serves, with versions and names, from the aggregated discovery documents: two requests for any
-//! number of groups.
+//! The kinds that the cluster serves, with versions and names, from the aggregated discovery documents: two requests
+//! for any number of groups.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -150,8 +150,8 @@ impl DiscoveryReader {
             let tag = known.as_ref().and_then(|(_, tag)| tag.as_deref());
             *fetched = wire.discovery(path, tag).await?;
         }
-        // Stored only after both requests: if one failed, the next refresh would get "not modified" for the stored document,
-        // and that change would be lost.
+        // Stored only after both requests: if one failed, the next refresh would get "not modified" for the stored
+        // document, and that change would be lost.
         let mut changed = false;
         for (known, document) in self.documents.iter_mut().zip(fetched) {
             if let Some(document) = document {

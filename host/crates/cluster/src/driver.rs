@@ -85,8 +85,8 @@ impl Driver {
     }
 }
 
-/// Delays between discoveries after a hint that the kinds changed. A CustomResourceDefinition's event arrives before the API
-/// server serves the kind: usually by some 20 ms, under load by seconds.
+/// Delays between discoveries after a hint that the kinds changed. A CustomResourceDefinition's event arrives before
+/// the API server serves the kind: usually by some 20 ms, under load by seconds.
 const AFTER_HINT: [Duration; 4] = [
     Duration::from_millis(30),
     Duration::from_millis(200),

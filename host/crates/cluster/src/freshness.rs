@@ -1,8 +1,8 @@
 //! Runs freshness checks for a process that takes over as the writer.
 //!
-//! A running watch may lag by any time. It is current once it reaches a version that a quorum returned after the check began.
-//! A quiet kind reaches no new version: it has no events, and a bookmark comes about once a minute. So a metadata list from
-//! a quorum must show the same objects in the same versions.
+//! A running watch may lag by any time. It is current once it reaches a version that a quorum returned after the check
+//! began. A quiet kind reaches no new version: it has no events, and a bookmark comes about once a minute. So a
+//! metadata list from a quorum must show the same objects in the same versions.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! The only crate that reads from the API server: discovery, watches, an indexed cache and tracked reads.
 //!
-//! A controller registers an interest and receives queued parents. A pass observes and reads from memory, and each read is a
-//! subscription.
+//! A controller registers an interest and receives queued parents. A pass observes and reads from memory, and each read
+//! is a subscription.
 //! This crate does not decide when a pass runs, knows no plan and writes nothing.
 //! `run` owns the [`Driver`], which owns every task.
 //!
@@ -97,8 +97,8 @@ pub struct Cluster(Arc<CacheShared>);
 impl Cluster {
     /// Creates a cache that stays empty until the driver runs.
     ///
-    /// The client must not retry, because the watch tasks have their own backoff. Writes need another client, because every
-    /// watch occupies a connection.
+    /// The client must not retry, because the watch tasks have their own backoff. Writes need another client, because
+    /// every watch occupies a connection.
     pub fn new(client: kube::Client, options: Options) -> (Self, Driver) {
         let wire = Wire::new(client, options.clone());
         let shared = Arc::new(CacheShared::new(wire, options));
@@ -129,8 +129,8 @@ impl Cluster {
             .version_of(&watch::crd_kind(), name)
     }
 
-    /// Sets or removes the hash key. Without it, kinds that guests see as hashes are unreadable, and no object counts as
-    /// retained.
+    /// Sets or removes the hash key. Without it, kinds that guests see as hashes are unreadable, and no object counts
+    /// as retained.
     pub fn set_hash_key(&self, key: Option<HashKey>) {
         self.0.state.lock().set_hash_key(key, Instant::now());
         self.0.rearrange.notify_one();
@@ -210,8 +210,8 @@ impl Cluster {
             .map_err(|source| Error::for_read(kind, name, source))
     }
 
-    /// Marks the whole cache for a freshness check, because another process was the writer until now and the cache may lack
-    /// the last writes.
+    /// Marks the whole cache for a freshness check, because another process was the writer until now and the cache may
+    /// lack the last writes.
     ///
     /// No pass uses a kind before [`check_freshness`](Self::check_freshness) has shown that it is current.
     pub fn require_freshness_checks(&self) {

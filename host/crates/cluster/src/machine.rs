@@ -140,8 +140,8 @@ pub(super) fn next(
         }
         // From a quorum: the next API server behind the load balancer may be as far behind.
         (_, StepOutcome::WentBack) => (list_since(Since::Now), Pause::Backoff),
-        // The events before the failure are in the cache. From the start of the watch they would all come again and look as if
-        // the server had gone back.
+        // The events before the failure are in the cache. From the start of the watch they would all come again and
+        // look as if the server had gone back.
         (WatchStep::Watch { from }, StepOutcome::Failed(StepFailure::Broken)) if last > from => {
             (WatchStep::Check { from: last }, Pause::First)
         }

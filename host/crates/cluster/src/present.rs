@@ -14,8 +14,8 @@ use super::{
 
 /// Converts any object as the cache would; for passes without a cluster.
 ///
-/// A missing UID becomes empty and a missing resourceVersion becomes 0. Fails if `metadata.name` is missing or a field that
-/// the host reads has the wrong type.
+/// A missing UID becomes empty and a missing resourceVersion becomes 0. Fails if `metadata.name` is missing or a field
+/// that the host reads has the wrong type.
 pub fn present(
     object: &Map<String, Value>,
     kind: &Gvk,

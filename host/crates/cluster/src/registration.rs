@@ -29,12 +29,12 @@ const UNREAD_PAUSE: Duration = Duration::from_secs(1);
 ///
 /// # Expected flow
 ///
-/// Take triggers, begin a pass for each parent, observe the parent, answer and commit the reads, and report every write.
+/// Take triggers, begin a pass for each parent, observe it, answer and commit the reads, and report every write.
 ///
 /// # Guarantees
 ///
-/// A change either is in the observation or triggers another pass. No parent is observed before the cache shows the host's
-/// own writes for it.
+/// A change either is in the observation or triggers another pass. No parent is observed before the cache shows the
+/// host's own writes for it.
 ///
 /// ```
 /// use innkeeper_cluster::{Cluster, Interest, Observed};
@@ -84,7 +84,7 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// Observes the parent as [`Registration::observe`] does, and drops the triggers for all that is in the observation.
+    /// Observes the parent as [`Registration::observe`] does, and drops the triggers that the observation covers.
     pub async fn observe(&self) -> Observed {
         let Self {
             registration,
@@ -116,8 +116,8 @@ impl Registration {
 
     /// Changes the interest for the same plugin and parent kind.
     ///
-    /// Watches that are still needed continue, and subscriptions stay. Parents are triggered only where a watch restarts; the
-    /// caller triggers all others that need a pass.
+    /// Watches that are still needed continue, and subscriptions stay. Parents are triggered only where a watch
+    /// restarts; the caller triggers all others that need a pass.
     pub fn update(&self, interest: Interest) {
         self.state()
             .change_interest(self.0.subscriber_id, interest, Instant::now());
@@ -134,8 +134,8 @@ impl Registration {
 
     /// Begins a pass, which ends when the returned value is dropped.
     ///
-    /// Meanwhile the parent's triggers wait: those that the pass observes itself are dropped, and the others are queued at the
-    /// end.
+    /// Meanwhile the parent's triggers wait: those that the pass observes itself are dropped, and the others are queued
+    /// at the end.
     pub fn begin(&self, parent: &ObjectId) -> Running {
         let reader = self.reader(parent);
         self.state().subscribers.begin(&reader);
@@ -168,14 +168,14 @@ impl Registration {
     /// Returns the cached observation of a parent. The triggers that a running pass holds stay: only the pass itself
     /// [drops](Running::observe) them.
     ///
-    /// Waits only to read objects live: own writes that the cache has not shown in time, and children that are cached without
-    /// texts.
+    /// Waits only to read objects live: own writes that the cache has not shown in time, and children that are cached
+    /// without texts.
     pub async fn observe(&self, parent: &ObjectId) -> Observed {
         self.observe_and(parent, |_| {}).await
     }
 
-    /// Observes a parent, and calls `on_observed` under the same lock: an earlier change is in the observation, a later one is
-    /// not.
+    /// Observes a parent, and calls `on_observed` under the same lock: an earlier change is in the observation, a later
+    /// one is not.
     async fn observe_and(
         &self,
         parent: &ObjectId,
@@ -185,8 +185,8 @@ impl Registration {
             return missing;
         }
         let reader = self.reader(parent);
-        // The lock is not held during the live reads, so the status is checked again after them: there may be other writes by
-        // then.
+        // The lock is not held during the live reads, so the status is checked again after them: there may be other
+        // writes by then.
         let status = self.state().expectation_status(&reader, Instant::now());
         if let ExpectationStatus::Read(ids) = status {
             for id in ids {
@@ -258,8 +258,8 @@ impl Registration {
         PassReads::new(Arc::clone(&self.0.shared), reader, Arc::clone(granted))
     }
 
-    /// Replaces a parent's subscriptions by a pass's reads. If a kind was not cached, the pass stopped early, so its reads are
-    /// only added.
+    /// Replaces a parent's subscriptions by a pass's reads. If a kind was not cached, the pass stopped early, so its
+    /// reads are only added.
     pub fn commit(&self, parent: &ObjectId, recording: &Recording) {
         if recording.not_cached.is_none() {
             self.state()
@@ -268,8 +268,9 @@ impl Registration {
         }
     }
 
-    /// Stores the response to a running pass's write in the cache, ahead of the watch event. The write must have been bound to
-    /// the observed state. Returns false if the cache cannot show the object: then call [`expect_version`](Self::expect_version).
+    /// Stores the response to a running pass's write in the cache, ahead of the watch event. The write must have been
+    /// bound to the observed state. Returns false if the cache cannot show the object: then call
+    /// [`expect_version`](Self::expect_version).
     pub fn apply_write_response(&self, parent: &ObjectId, id: &ObjectId, response: &str) -> bool {
         let reader = self.reader(parent);
         let Some(read) = self.state().table.live_read(&reader, id) else {
@@ -293,8 +294,8 @@ impl Registration {
         self.expect(parent, id, ExpectedState::Deleted(uid.clone()));
     }
 
-    /// Expects a newer version, because the API server refused a write as stale: the parent is not observed before the cache
-    /// shows such a version or the object's end.
+    /// Expects a newer version, because the API server refused a write as stale: the parent is not observed before the
+    /// cache shows such a version or the object's end.
     pub fn expect_newer(&self, parent: &ObjectId, id: &ObjectId, version: ResourceVersion) {
         self.expect(parent, id, ExpectedState::After(version));
     }
@@ -334,8 +335,8 @@ impl Registration {
         self.state().table.child_count(self.0.subscriber_id, kind)
     }
 
-    /// Returns number and size of the plugin's cached children in a namespace, over all counted kinds; cluster-scoped children
-    /// have the empty name.
+    /// Returns number and size of the plugin's cached children in a namespace, over all counted kinds; cluster-scoped
+    /// children have the empty name.
     pub fn child_usage(
         &self,
         namespace: &str,
@@ -356,8 +357,8 @@ impl Registration {
             .usage_by_namespace(self.0.subscriber_id, is_counted)
     }
 
-    /// Returns the highest number of children that one parent retains, with the parent's namespace; cluster-scoped parents have
-    /// the empty name.
+    /// Returns the highest number of children that one parent retains, with the parent's namespace; cluster-scoped
+    /// parents have the empty name.
     pub fn retained_most(&self) -> Option<(Arc<str>, usize)> {
         self.state().table.retained_most(self.0.subscriber_id)
     }

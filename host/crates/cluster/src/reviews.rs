@@ -1,7 +1,7 @@
 //! Authenticates and authorizes the host's callers: a bearer token's user, and that user's permission.
 //!
-//! Both are creates, of a TokenReview and a SubjectAccessReview, but the API server stores nothing. So they are reads and
-//! belong here. Nothing is cached.
+//! Both are creates, of a TokenReview and a SubjectAccessReview, but the API server stores nothing. So they are reads
+//! and belong here. Nothing is cached.
 
 use std::time::Duration;
 

@@ -6,8 +6,8 @@
 //! - [`CacheState`]: owns all, and applies each input.
 //!
 //! No code here waits or sends requests.
-//! There is one lock, because an event must reach the store, the expectations and the triggers in one step: a pass between
-//! two of them would act on a state that never existed.
+//! There is one lock, because an event must reach the store, the expectations and the triggers in one step: a pass
+//! between two of them would act on a state that never existed.
 
 mod availability;
 mod cached_texts;
@@ -91,8 +91,8 @@ impl CacheState {
         interest: Interest,
         now: Instant,
     ) {
-        // Released and acquired first, settled at the end: a watch that is needed before and after has no users in between,
-        // and must not be dropped for that.
+        // Released and acquired first, settled at the end: a watch that is needed before and after has no users in
+        // between, and must not be dropped for that.
         let before = self.table.release(subscriber_id);
         self.table.acquire(subscriber_id, interest, now);
         let after = self.table.slots_of(subscriber_id);
@@ -110,7 +110,7 @@ impl CacheState {
 
     /// Takes the most urgent triggers; while the first lists are in progress, returns the end of that wait instead.
     ///
-    /// A parent that a list has just shown would have a useless pass, and another one for every list that completes later.
+    /// A parent that a list has just shown would have a useless pass, and one more for every later list.
     pub(super) fn take_triggers(
         &mut self,
         subscriber_id: SubscriberId,
@@ -213,8 +213,8 @@ impl CacheState {
         }
     }
 
-    /// Recomputes the scopes in which passes can run, and triggers the parents in each changed scope. Returns the changed
-    /// scopes.
+    /// Recomputes the scopes in which passes can run, and triggers the parents in each changed scope. Returns the
+    /// changed scopes.
     fn recheck(&mut self, subscriber_id: SubscriberId) -> BTreeSet<NamespaceScope> {
         let ready = self.table.ready_scopes(subscriber_id);
         let changed = self.subscribers.set_ready(subscriber_id, ready);

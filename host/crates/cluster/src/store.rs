@@ -241,8 +241,8 @@ impl Store {
         let Some(entry) = self.entries.get_mut(handle) else {
             return Vec::new();
         };
-        // Even for an older state: the API server may serve a list from before a live read, which still shows that the object
-        // exists.
+        // Even for an older state: the API server may serve a list from before a live read, which still shows that the
+        // object exists.
         entry.list = list;
         let is_older = stored.version < entry.stored.version;
         if (is_older && !reset) || stored == entry.stored {

@@ -1,7 +1,7 @@
 //! Converts an object's JSON text into the cached form.
 //!
-//! The cache has one text per object, as guests see it, and beside it only the fields for frequent decisions. All other fields
-//! are parsed on demand.
+//! The cache has one text per object, as guests see it, and beside it only the fields for frequent decisions. All other
+//! fields are parsed on demand.
 
 mod extent;
 

@@ -1,7 +1,7 @@
 //! Subscriptions to the objects and lists of one watch.
 //!
-//! A list is indexed by one label that all objects in it must have, so that a changed object is not matched with thousands of
-//! selectors.
+//! A list is indexed by one label that all objects in it must have, so that a changed object is not matched with
+//! thousands of selectors.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

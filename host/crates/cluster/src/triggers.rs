@@ -85,7 +85,7 @@ impl HeldTriggers {
         self.0.clear();
     }
 
-    /// Drops the triggers for an object that the pass itself has written, unless the pass knows the object only by a read.
+    /// Drops the triggers for an object that the pass has written, unless the pass knows the object only by a read.
     pub(super) fn forget(&mut self, object: &ObjectId) {
         self.0.retain(|held| {
             held.object.as_ref() != Some(object) || held.cause == Cause::RelatedChanged
@@ -110,7 +110,7 @@ impl Triggers {
     /// Adds a trigger. Only the most urgent one stays for each parent.
     pub(super) fn add(&mut self, parent: ObjectId, trigger: Trigger) {
         if let Some((number, queued)) = self.waiting.get(&parent) {
-            // The later of "changed" and "gone" is true: a recreated parent is not gone, and a deleted one did not change.
+            // The later of "changed" and "gone" is true: the parent was recreated, or deleted after a change.
             let is_gone =
                 queued.cause == Cause::ParentChanged && trigger.cause == Cause::ParentGone;
             if queued.cause <= trigger.cause && !is_gone {

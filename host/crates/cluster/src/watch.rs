@@ -92,7 +92,7 @@ impl Watcher {
             let last = self.shared.state.lock().table.version(self.task);
             let (next_step, pause) = next(step, outcome, last);
             step = next_step;
-            // Before the pause is chosen: a watch that lasted shows that the API server is well, however the watch ended.
+            // Before the pause is chosen: a watch that lasted shows that the API server is well, however it ended.
             if std::mem::take(&mut self.has_lasted) {
                 pauses = self.pauses();
             }

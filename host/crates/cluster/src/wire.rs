@@ -40,8 +40,8 @@ use super::{
     stored::{Malformed, check_requested, parse_version, states_kind},
 };
 
-/// The largest error body that is read; a larger one is dropped. The API server's statuses have a few hundred bytes, but
-/// proxies return whole pages.
+/// The largest error body that is read; a larger one is dropped. The API server's statuses have a few hundred bytes,
+/// but proxies return whole pages.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
 
 /// The objects that a list or a watch requests.
@@ -164,8 +164,8 @@ impl Wire {
 
     /// Reads a list, in pages or not.
     ///
-    /// `keep` gets each object when the text has arrived, with the list's kind if that is known. Only what `keep` returns stays
-    /// in memory until the page is complete.
+    /// `keep` gets each object when the text has arrived, with the list's kind if that is known. Only what `keep`
+    /// returns stays in memory until the page is complete.
     pub(super) async fn list<T, E: From<WireFailure>>(
         &self,
         target: &WatchTarget,

@@ -35,8 +35,8 @@ pub enum Retry {
 impl Retry {
     /// Returns when to retry after two failures in one pass.
     ///
-    /// An attempt wins over none: one failure may pass without help while the other one stays. Of two attempts the later
-    /// one wins, so that a pause that the API server asked for is kept.
+    /// An attempt wins over none: one failure may pass without help while the other one stays. Of two attempts the
+    /// later one wins, so that a pause that the API server asked for is kept.
     pub fn after_both(self, other: Self) -> Self {
         self.max(other)
     }

@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Write as _};
 
-/// Returns true for characters that are not shown as themselves: a terminal executes control characters, and invisible and
-/// bidirectional format characters hide or reorder the text around them.
+/// Returns true for characters that are not shown as themselves: a terminal executes control characters, and invisible
+/// and bidirectional format characters hide or reorder the text around them.
 ///
 /// Source: the general categories Cc, Cf, Zl and Zp of Unicode 16, and letters without a glyph: fillers and the joiner
 /// U+034F. Variation selectors are not among them: they only choose between glyphs.

@@ -169,7 +169,8 @@ impl ObjectId {
         }
     }
 
-    /// Returns `<group>/<kind>/<namespace>/<name>`; the core group is empty, and so is a cluster-scoped object's namespace.
+    /// Returns `<group>/<kind>/<namespace>/<name>`; the core group is empty, and so is a cluster-scoped object's
+    /// namespace.
     pub fn identity(&self) -> String {
         let namespace = self.namespace.as_deref().unwrap_or_default();
         let GroupKind { group, kind } = &self.kind;

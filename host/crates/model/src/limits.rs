@@ -48,11 +48,11 @@ pub struct Limits {
 /// With the default rate, 10,000 new parents may have five writes each at once.
 pub const NAMESPACE_BURST: Duration = Duration::from_secs(100);
 
-/// The longest deadline that is not long.
+/// The longest deadline that does not count as long.
 ///
-/// Calls with a longer one share all guest threads but one, and half of the guest memory, so a plugin with a shorter one
-/// waits for this CPU time at most until another call ends; ten times as long where the machine is busy. Four times the
-/// default; a usual call takes less than a millisecond.
+/// Calls with a longer one share all guest threads but one, and half of the guest memory, so a plugin with a shorter
+/// one waits for this CPU time at most until another call ends; ten times as long where the machine is busy. Four times
+/// the default; a usual call takes less than a millisecond.
 pub const SHORT_DEADLINE_MAX: Duration = Duration::from_secs(1);
 
 impl Limits {

@@ -169,13 +169,18 @@ pub enum Reach {
 impl ReadScope {
     /// Returns the namespaces that a read covers, for a parent in the namespace `own`.
     ///
-    /// `asked` is the namespace that the guest requests; with `None` the read covers the whole scope.
+    /// `requested` is the namespace that the guest names; with `None` the read covers the whole scope.
     /// Only the scope `Cluster` covers cluster-scoped objects.
-    pub fn reach(&self, kind: Scope, own: Option<&Arc<str>>, asked: Option<&Arc<str>>) -> Reach {
+    pub fn reach(
+        &self,
+        kind: Scope,
+        own: Option<&Arc<str>>,
+        requested: Option<&Arc<str>>,
+    ) -> Reach {
         let covered = match (self, kind) {
             (Self::Cluster, Scope::Cluster) => return Reach::Everywhere,
             (Self::Cluster, Scope::Namespaced) => {
-                return asked.map_or(Reach::Everywhere, |namespace| {
+                return requested.map_or(Reach::Everywhere, |namespace| {
                     Reach::Within(BTreeSet::from([Arc::clone(namespace)]))
                 });
             }
@@ -184,7 +189,7 @@ impl ReadScope {
             (Self::ParentNamespace, Scope::Namespaced) => own.into_iter().cloned().collect(),
             (Self::Namespaces(names), Scope::Namespaced) => names.clone(),
         };
-        let is_requested = |name: &Arc<str>| asked.is_none_or(|asked| asked == name);
+        let is_requested = |name: &Arc<str>| requested.is_none_or(|requested| requested == name);
         Reach::Within(covered.into_iter().filter(is_requested).collect())
     }
 }

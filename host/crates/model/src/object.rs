@@ -18,7 +18,7 @@ impl fmt::Display for Uid {
 
 /// A resourceVersion: an integer that grows with every write to a resource type.
 ///
-/// Since 1.35, Kubernetes guarantees that versions within one resource type can be compared; in practice they always could.
+/// Kubernetes guarantees since 1.35 that versions within one resource type are comparable; they always were.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ResourceVersion(pub u64);
 

@@ -60,11 +60,11 @@ pub enum Operation {
         resource_version: ResourceVersion,
         /// The JSON patch (RFC 6902), including tests for UID and resourceVersion.
         patch: Value,
-        /// The link to the parent after the write: the ownerReference if the child is deleted with the parent, or else the
-        /// annotation.
+        /// The link to the parent after the write: the ownerReference if the child is deleted with the parent, or else
+        /// the annotation.
         to: RemovalPolicy,
     },
-    /// Deletes a child that is no longer desired; the API server rejects it if UID or version are no longer as observed.
+    /// Deletes a child that is no longer desired; the API server rejects it if UID or version have changed.
     Prune {
         /// The child.
         id: ObjectId,

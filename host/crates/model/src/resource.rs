@@ -53,7 +53,7 @@ pub trait Resources: Send + Sync {
 pub struct HashKey(Arc<[u8]>);
 
 impl HashKey {
-    /// Makes a key from bytes; 32 bytes make it as strong as the hash.
+    /// Creates a key from bytes; with 32 bytes it is as strong as the hash.
     pub fn new(bytes: impl Into<Arc<[u8]>>) -> Self {
         Self(bytes.into())
     }

@@ -14,8 +14,8 @@ use super::{
     privilege::{is_secret, reach},
 };
 
-/// The most values that the host generates for one Secret, and the most characters for each: more than any known Secret has,
-/// and together far below the object size limit.
+/// The most values that the host generates for one Secret, and the most characters for each: more than any known Secret
+/// has, and together far below the object size limit.
 const GENERATED_MAX: usize = 64;
 const GENERATED_CHARS_MAX: u32 = 1024;
 /// The most characters in a generated value's token, as in a Kubernetes name.
@@ -75,8 +75,8 @@ pub(super) fn check(child: Child, rules: &Rules<'_>) -> Result<Child, Rejection>
     Ok(Child { removal, ..child })
 }
 
-/// Checks an object that the plugin would adopt as if an answer stated it: other field managers keep their fields, and the
-/// plugin may change all others.
+/// Checks an object that the plugin would adopt as if an answer stated it: other field managers keep their fields, and
+/// the plugin may change all others.
 ///
 /// # Errors
 ///

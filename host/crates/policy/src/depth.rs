@@ -4,8 +4,8 @@ use innkeeper_model::Child;
 
 use super::{DEPTH_MAX, Rejection, Rules};
 
-/// Refuses a child of the plugin's own parent kinds, unless the grant allows one at this depth. Refuses a child that another
-/// plugin serves below several plugins that they must create each other's parents.
+/// Refuses a child of the plugin's own parent kinds, unless the grant allows one at this depth. Refuses a child that
+/// another plugin serves if the parent is so deep that the plugins must be creating each other's parents.
 pub(super) fn check(child: &Child, rules: &Rules<'_>) -> Result<(), Rejection> {
     let kind = child.kind.group_kind();
     let is_own = rules.manifest.reconciles(&kind);

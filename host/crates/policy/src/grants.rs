@@ -12,8 +12,8 @@ use super::{
     privilege::{is_built_in, is_privileged, is_privileged_to_read, is_secret, needs_no_grant},
 };
 
-/// The largest depth that a grant may have: each object in a generation may have as many children as one parent, by default
-/// 256.
+/// The largest depth that a grant may have: each object in a generation may have as many children as one parent, by
+/// default 256.
 pub const DEPTH_MAX: u32 = 16;
 
 /// A granted parent kind.
@@ -37,7 +37,8 @@ pub struct CrdGrant {
 pub struct ChildGrant {
     /// True if an object without an owner may be adopted when the parent requests it.
     pub adopt: bool,
-    /// The number of generations that may follow a user's object, for a kind that the plugin serves itself; 0 allows no such child.
+    /// The number of generations that may follow a user's object, for a kind that the plugin serves itself; 0 allows no
+    /// such child.
     pub depth: u32,
     /// Confirms a privileged kind.
     pub privileged: bool,
@@ -108,7 +109,7 @@ pub struct Grants {
     pub own_definitions: bool,
 }
 
-/// Returns true for `kube-*` and for the host's namespaces: the one with its objects, and the one with its Pod and account.
+/// Returns true for `kube-*` and for the host's namespaces: those of its objects, and of its Pod and account.
 ///
 /// Objects in a system namespace can affect the whole cluster, so a grant must name it.
 pub fn is_system_namespace(namespace: &str, host: &[impl AsRef<str>]) -> bool {
@@ -116,8 +117,8 @@ pub fn is_system_namespace(namespace: &str, host: &[impl AsRef<str>]) -> bool {
 }
 
 impl Grants {
-    /// Grants everything that the plugin requests, with the confirmations for privileged and built-in kinds. Secrets are never
-    /// parents, and built-in kinds have no definitions.
+    /// Grants everything that the plugin requests, with the confirmations for privileged and built-in kinds. Secrets
+    /// are never parents, and built-in kinds have no definitions.
     pub fn requested(manifest: &Manifest) -> Self {
         let parents: BTreeMap<GroupKind, ParentGrant> = manifest
             .parents
@@ -175,8 +176,8 @@ impl Grants {
         }
     }
 
-    /// Proposes grants to an administrator who has set none: all requests except privileged kinds, built-in parents, Secret
-    /// values, and more than one generation of the plugin's own parents.
+    /// Proposes grants to an administrator who has set none: all requests except privileged kinds, built-in parents,
+    /// Secret values, and more than one generation of the plugin's own parents.
     pub fn proposed(manifest: &Manifest) -> Self {
         let mut grants = Self::requested(manifest);
         let is_ordinary = |grant: &ParentGrant| !grant.built_in && !grant.privileged;
@@ -195,8 +196,8 @@ impl Grants {
         grants
     }
 
-    /// Returns the grants for a plugin file without grants: the part of [`Grants::proposed`] that keeps the plugin in the
-    /// parents' namespaces, without Pods, redirected traffic or foreign kinds.
+    /// Returns the grants for a plugin file without grants: the part of [`Grants::proposed`] that keeps the plugin in
+    /// the parents' namespaces, without Pods, redirected traffic or foreign kinds.
     pub fn for_file(manifest: &Manifest) -> Self {
         let mut grants = Self::proposed(manifest);
         let defined: BTreeSet<_> = manifest.crds.iter().filter_map(kind_of_crd).collect();
@@ -210,7 +211,8 @@ impl Grants {
         grants
     }
 
-    /// Returns true if the plugin may serve parents and create children in a namespace; `host` lists the host's namespaces.
+    /// Returns true if the plugin may serve parents and create children in a namespace; `host` lists the host's
+    /// namespaces.
     pub fn allows_namespace(&self, namespace: &str, host: &[impl AsRef<str>]) -> bool {
         !is_system_namespace(namespace, host) || self.system_namespaces.contains(namespace)
     }

@@ -11,13 +11,15 @@ use super::{
     privilege::{FOREIGN_ADDRESSES, first_set},
 };
 
-/// Secret types that are cluster credentials: Kubernetes fills them with a service account token, or accepts nodes with them.
+/// Secret types that are cluster credentials: Kubernetes fills them with a service account token, or accepts nodes with
+/// them.
 const CREDENTIAL_TYPES: [&str; 2] = [
     "bootstrap.kubernetes.io/token",
     "kubernetes.io/service-account-token",
 ];
 
-/// Service annotations that choose addresses, as the deprecated `loadBalancerIP` does. From the manuals of the load balancers.
+/// Service annotations that choose addresses, as the deprecated `loadBalancerIP` does. From the manuals of the load
+/// balancers.
 const ADDRESS_ANNOTATIONS: [&str; 13] = [
     "io.cilium/lb-ipam-ips",
     "kube-vip.io/loadbalancerIPs",

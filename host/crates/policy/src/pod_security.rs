@@ -1,10 +1,10 @@
 //! Checks Pods and Pod templates against the Pod Security Standards
 //! (<https://kubernetes.io/docs/concepts/security/pod-security-standards/>, Kubernetes 1.34).
 //!
-//! The only Windows rule forbids HostProcess containers. The exemptions that `restricted` has for Windows Pods do not apply,
-//! so such Pods need the level `baseline`.
-//! The rules see only built-in kinds, with the fields that the plugin states or that an adopted object has: a custom kind can
-//! create any Pod.
+//! The only Windows rule forbids HostProcess containers. The exemptions that `restricted` has for Windows Pods do not
+//! apply, so such Pods need the level `baseline`.
+//! The rules see only built-in kinds, with the fields that the plugin states or that an adopted object has: a custom
+//! kind can create any Pod.
 
 use std::collections::BTreeSet;
 
@@ -130,8 +130,8 @@ fn is_revision(kind: &GroupKind) -> bool {
     (&*kind.group, &*kind.kind) == ("apps", "ControllerRevision")
 }
 
-/// Returns an object's violations of a level, each with the field path and the allowed values. Only kinds that are or create
-/// Pods have any.
+/// Returns an object's violations of a level, each with the field path and the allowed values. Only kinds that are or
+/// create Pods have any.
 ///
 /// At each level, Pods may use only `default` and these service accounts.
 pub fn pod_violations(
@@ -257,8 +257,8 @@ fn restricted(spec: &Node<'_>, violations: &mut Violations) {
             }
         }
     }
-    let of_pod = spec.at("securityContext");
-    restricted_user(&of_pod, violations);
+    let pod_security = spec.at("securityContext");
+    restricted_user(&pod_security, violations);
     for container in containers(spec) {
         let security = container.at("securityContext");
         restricted_user(&security, violations);
@@ -269,12 +269,12 @@ fn restricted(spec: &Node<'_>, violations: &mut Violations) {
         }
         let non_root = security.at("runAsNonRoot");
         // A container inherits what the Pod sets.
-        if non_root.or(&of_pod.at("runAsNonRoot")).is_absent() {
+        if non_root.or(&pod_security.at("runAsNonRoot")).is_absent() {
             violations.add(&non_root, "be true, here or for the Pod");
         }
         let seccomp = security.at("seccompProfile").at("type");
-        let of_pod = of_pod.at("seccompProfile").at("type");
-        if seccomp.or(&of_pod).is_absent() {
+        let pod_seccomp = pod_security.at("seccompProfile").at("type");
+        if seccomp.or(&pod_seccomp).is_absent() {
             violations.add(
                 &seccomp,
                 "be RuntimeDefault or Localhost, here or for the Pod",

@@ -17,8 +17,8 @@ pub const PRIVILEGED_GROUPS: [&str; 6] = [
 pub const PRIVILEGED_CORE_KINDS: [&str; 4] =
     ["Namespace", "Node", "PersistentVolume", "ServiceAccount"];
 
-/// Groups whose kinds affect all users of the cluster: the API server's request order and storage, Pod runtimes, volumes and
-/// volume drivers. Reading them gives no power.
+/// Groups whose kinds affect all users of the cluster: the API server's request order and storage, Pod runtimes,
+/// volumes and volume drivers. Reading them gives no power.
 pub const SETTING_GROUPS: [&str; 5] = [
     "flowcontrol.apiserver.k8s.io",
     "internal.apiserver.k8s.io",
@@ -38,8 +38,8 @@ pub const SETTING_KINDS: [(&str, &str); 7] = [
     ("scheduling.k8s.io", "PriorityClass"),
 ];
 
-/// Kinds that affect others in the children's namespaces, whatever the objects contain: where Service traffic goes, what may be
-/// created, and who leads. Kubernetes' own role `edit` includes only Leases. Reading them gives no power.
+/// Kinds that affect others in the children's namespaces, whatever the objects contain: where Service traffic goes,
+/// what may be created, and who leads. Kubernetes' own role `edit` includes only Leases. Reading them gives no power.
 pub const INTERFERING_KINDS: [(&str, &str); 5] = [
     ("", "Endpoints"),
     ("", "LimitRange"),
@@ -70,12 +70,12 @@ pub const BUILT_IN_GROUPS: [&str; 18] = [
     "storagemigration.k8s.io",
 ];
 
-/// Built-in kinds that a plugin may create in the parents' namespaces without a grant. They run nothing, give no permission,
-/// use no foreign quota and redirect no foreign traffic unless [`reach`] returns a field: metadata, type and some other fields
-/// are instructions to other controllers.
+/// Built-in kinds that a plugin may create in the parents' namespaces without a grant. They run nothing, give no
+/// permission, use no foreign quota and redirect no foreign traffic unless [`reach`] returns a field: metadata, type
+/// and some other fields are instructions to other controllers.
 ///
-/// No custom kind, because its controller may do anything. No autoscaler, which starts Pods, and no disruption budget, which
-/// blocks node maintenance.
+/// No custom kind, because its controller may do anything. No autoscaler, which starts Pods, and no disruption budget,
+/// which blocks node maintenance.
 const HARMLESS_KINDS: [(&str, &str); 4] = [
     ("", "ConfigMap"),
     ("", "PersistentVolumeClaim"),
@@ -86,9 +86,9 @@ const HARMLESS_KINDS: [(&str, &str); 4] = [
 /// Service fields that take foreign addresses or name a server elsewhere.
 pub(super) const FOREIGN_ADDRESSES: [&str; 3] = ["externalIPs", "loadBalancerIP", "externalName"];
 
-/// The label and annotation prefix that needs no grant, besides keys without a prefix: the recommended labels, which only
-/// describe an object. Other prefixes belong to controllers that may act on the object with more rights than the plugin has,
-/// for DNS names, deployments or cluster credentials.
+/// The label and annotation prefix that needs no grant, besides keys without a prefix: the recommended labels, which
+/// only describe an object. Other prefixes belong to controllers that may act on the object with more rights than the
+/// plugin has, for DNS names, deployments or cluster credentials.
 const DESCRIBING_PREFIX: &str = "app.kubernetes.io";
 
 /// Secret types that need no grant: no controller acts on them, and Pods and Ingresses reference them.
@@ -136,8 +136,8 @@ pub(super) fn needs_no_grant(kind: &GroupKind) -> bool {
     HARMLESS_KINDS.contains(&(&*kind.group, &*kind.kind))
 }
 
-/// Returns the field with which an object reaches beyond the namespace although its kind needs no grant: foreign addresses or
-/// ports, a foreign server, an existing volume, or instructions to another controller.
+/// Returns the field with which an object reaches beyond the namespace although its kind needs no grant: foreign
+/// addresses or ports, a foreign server, an existing volume, or instructions to another controller.
 pub(super) fn reach(kind: &GroupKind, object: &Map<String, Value>) -> Option<String> {
     foreign_key(object).or_else(|| {
         let field = match (&*kind.group, &*kind.kind) {

@@ -21,7 +21,8 @@ use innkeeper_model::{
 
 use super::*;
 
-/// Serves everything that the tests name, and has another plugin for Peers; Namespace and ClusterRole are cluster-scoped.
+/// Serves everything that the tests name, and has another plugin for Peers; Namespace and ClusterRole are
+/// cluster-scoped.
 struct Cluster;
 
 impl Resources for Cluster {

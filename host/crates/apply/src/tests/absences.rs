@@ -87,7 +87,10 @@ async fn requests(answers: Vec<Answer>, observed: u64) -> (bool, Vec<String>) {
             .join(" "),
         body => format!("apply {}", body["spec"]),
     };
-    let lines = requests.iter().map(|request| about(&request.body)).collect();
+    let lines = requests
+        .iter()
+        .map(|request| about(&request.body))
+        .collect();
     (written.is_ok(), lines)
 }
 

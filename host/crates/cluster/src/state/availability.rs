@@ -16,14 +16,14 @@ use crate::{
     wire::selector_text,
 };
 
-/// The time after the first failure for which passes wait for an optional kind if the plugin may have such children: a starting
-/// API server refuses lists for some seconds.
+/// The time after the first failure for which passes wait for an optional kind if the plugin may have such children: a
+/// starting API server refuses lists for some seconds.
 pub(super) const OPTIONAL_KIND_WAIT: Duration = Duration::from_secs(5);
 
 /// The parents that are blocked together: those of one namespace, or all if the host is not limited to namespaces.
 pub(super) type NamespaceScope = Option<Arc<str>>;
 
-/// Returns true if passes run without an unusable kind: it is optional, and waiting does not help, or has not helped yet.
+/// Returns true if passes run without an unusable kind: it is optional, and waiting does not or did not help.
 fn is_left_out(
     child: &ChildInterest,
     slot: &WatchSlot,

@@ -1,8 +1,8 @@
 //! Decides which children are cached with texts.
 //!
-//! Watches of children select by a label that any user may set. So the cache holds an object's text only if a known parent
-//! owns it or it carries the host's proof, and only while the namespace has room. For all other objects it holds identity and
-//! owner: enough to notice that a new parent already has children, which the pass then reads live.
+//! Watches of children select by a label that any user may set. So the cache holds an object's text only if a known
+//! parent owns it or it carries the host's proof, and only while the namespace has room. For all other objects it holds
+//! identity and owner: enough to notice that a new parent already has children, which the pass then reads live.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,8 +22,8 @@ use crate::{
     stored::{Extent, Stored},
 };
 
-/// The most children that one observation reads live: less than half of a parent's default number of children, so that a
-/// parent with many does not hold a permit for passes for seconds.
+/// The most children that one observation reads live: less than half of a parent's default number of children, so that
+/// a parent with many does not hold a permit for passes for seconds.
 const LIVE_READS_MAX: usize = 100;
 
 /// Why a parent's children cannot be observed.
@@ -210,8 +210,8 @@ impl WatchTable {
             .collect()
     }
 
-    /// Returns true if a watch's first list has to wait for the parents' list: without them, every child would be listed a
-    /// second time.
+    /// Returns true if a watch's first list has to wait for the parents' list: without them, every child would be
+    /// listed a second time.
     pub(super) fn awaits_parents(&self, slot: &WatchSlot, watch: &NamespaceWatch) -> bool {
         let is_listing = |parents: &WatchSlot| {
             parents.served.is_some()
@@ -227,8 +227,8 @@ impl WatchTable {
         watch.lists == 0 && parents.any(|id| self.get(*id).is_some_and(is_listing))
     }
 
-    /// Drops the texts of former children. Returns true if texts are missing, so that the watch has to restart: one list costs
-    /// less than a read for each.
+    /// Drops the texts of former children. Returns true if texts are missing, so that the watch has to restart: one
+    /// list costs less than a read for each.
     pub(super) fn refit(&mut self, id: SlotId) -> bool {
         let Some(slot) = self.get(id) else {
             return false;

@@ -9,8 +9,8 @@ use innkeeper_model::ObjectId;
 use super::{Reader, Role, WatchSlot, WatchTable, id_of, key_of, table::SubscriberWatches};
 use crate::{store::Change, stored::Stored, triggers::Cause};
 
-/// Returns the parents that a changed object concerns. Without a cause they do not see the change, but it may be an own write
-/// that they wait for.
+/// Returns the parents that a changed object concerns. Without a cause they do not see the change, but it may be an own
+/// write that they wait for.
 pub(super) fn concerned(
     table: &WatchTable,
     slot: &WatchSlot,

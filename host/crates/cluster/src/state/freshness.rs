@@ -78,8 +78,8 @@ impl WatchTable {
 }
 
 impl CacheState {
-    /// Requires a freshness check of every watch. A watch without any version restarts instead: the first list comes from a
-    /// quorum, so it needs no check. The same holds for later watches.
+    /// Requires a freshness check of every watch. A watch without any version restarts instead: the first list comes
+    /// from a quorum, so it needs no check. The same holds for later watches.
     pub(crate) fn require_freshness_checks(&mut self, now: Instant) {
         self.table.require_freshness_checks(now);
         for id in self.table.ids() {

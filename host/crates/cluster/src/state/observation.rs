@@ -57,8 +57,8 @@ impl WatchTable {
         .ok()
     }
 
-    /// Returns a parent's children, controlled or retained; fails if the text of any is missing, because without it a child
-    /// would seem to be absent.
+    /// Returns a parent's children, controlled or retained; fails if the text of any is missing, because without it a
+    /// child would seem to be absent.
     pub(crate) fn children(
         &self,
         subscriber_id: SubscriberId,
@@ -112,8 +112,8 @@ impl WatchTable {
         self.why(slot, None).is_none().then(|| slot.store.len())
     }
 
-    /// Returns the size of a plugin's children in a namespace, over all counted kinds; cluster-scoped children have the empty
-    /// name.
+    /// Returns the size of a plugin's children in a namespace, over all counted kinds; cluster-scoped children have the
+    /// empty name.
     pub(crate) fn child_usage(
         &self,
         subscriber_id: SubscriberId,
@@ -140,8 +140,8 @@ impl WatchTable {
         usage
     }
 
-    /// Returns the highest number of children that one parent retains, with the parent's namespace. Deleted parents do not
-    /// count: they get no more.
+    /// Returns the highest number of children that one parent retains, with the parent's namespace. Deleted parents do
+    /// not count: they get no more.
     pub(crate) fn retained_most(&self, subscriber_id: SubscriberId) -> Option<(Arc<str>, usize)> {
         let (watches, parents) = self.parent_store(subscriber_id)?;
         let kind = watches.interest.parent.group_kind();

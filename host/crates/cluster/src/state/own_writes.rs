@@ -159,8 +159,8 @@ impl Subscribers {
         ExpectationStatus::Until(first)
     }
 
-    /// Returns true if a parent has unmet expectations. Unlike [`expectation_status`](Self::expectation_status), registers no
-    /// wait.
+    /// Returns true if a parent has unmet expectations. Unlike [`expectation_status`](Self::expectation_status),
+    /// registers no wait.
     pub(crate) fn is_behind(&self, table: &WatchTable, reader: &Reader) -> bool {
         self.get(reader.subscriber_id)
             .and_then(|subscriber| subscriber.expectations.get(&reader.parent))
@@ -239,10 +239,10 @@ impl CacheState {
             .expectation_status(&self.table, reader, now)
     }
 
-    /// Stores the response to a running pass's write, ahead of the watch event; returns false if the cache cannot show it.
+    /// Stores the response to a running pass's write ahead of the watch event; returns false if the cache cannot.
     ///
-    /// The write was bound to the state that the pass observed, so the response hides no change by others. The pass knows
-    /// its own write: only other readers are triggered, and the following event is no change.
+    /// The write was bound to the state that the pass observed, so the response hides no change by others. The pass
+    /// knows its own write: only other readers are triggered, and the following event is no change.
     pub(crate) fn apply_write_response(
         &mut self,
         reader: &Reader,
@@ -261,7 +261,7 @@ impl CacheState {
         let watch = slot.namespace_watch_at(id.namespace.as_deref());
         let is_cached = slot.store.get(&key_of(id)).is_some();
         if !is_cached && watch.is_some_and(|watch| watch.version >= version) {
-            // The watch is ahead of the response and has shown the object's end: no event would remove the object again.
+            // The watch is ahead of the response and has shown the object's end: no event would remove it again.
             return true;
         }
         let changes = self.table.store(read.slot, response);
@@ -270,8 +270,8 @@ impl CacheState {
             .and_then(|slot| slot.store.get(&key_of(id)))
             .map(|stored| stored.version);
         self.dispatch(read.slot, &changes, false);
-        // Also drops the trigger for an event that came before the response. A later version is a change by others, which
-        // stays a trigger.
+        // Also drops the trigger for an event that came before the response. A later version is a change by others,
+        // which stays a trigger.
         if cached == Some(version)
             && let Some(held) = self.subscribers.held_triggers(reader)
         {
@@ -293,8 +293,8 @@ impl CacheState {
             return;
         };
         let object = object.filter(|stored| slot.covers(stored));
-        // The object is missing, or older than the cached version was before the read: then that version never existed, and
-        // no event would replace it. A version that arrived during the read is newer than this answer and stays.
+        // The object is missing, or older than the cached version was before the read: then that version never existed,
+        // and no event would replace it. A version that arrived during the read is newer than this answer and stays.
         let wrong_version = read.version.filter(|version| {
             object
                 .as_ref()

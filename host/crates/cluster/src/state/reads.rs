@@ -1,5 +1,5 @@
-//! Answers a pass's reads and subscribes the parent to each answer under the same lock, so that no change is lost between the
-//! two.
+//! Answers a pass's reads and subscribes the parent to each answer under the same lock, so that no change is lost
+//! between the two.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,7 +22,7 @@ use crate::{
 pub(crate) struct ReadRecord {
     /// The reads that are granted to the pass; none: all.
     granted: Option<Arc<[ReadKind]>>,
-    /// The first shown text of each object, or none if it was absent. A second read in the same pass returns the same text.
+    /// The first shown text of each object, or none if it was absent; a second read in the same pass returns it again.
     shown: BTreeMap<(Gvk, ObjectKey), Option<Arc<str>>>,
     subscriptions: BTreeMap<SlotId, BTreeSet<Subscription>>,
 }

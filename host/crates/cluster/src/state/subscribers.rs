@@ -14,9 +14,9 @@ use crate::triggers::{HeldTriggers, Trigger, Triggers};
 
 /// The longest time that the first triggers wait for the first lists.
 ///
-/// Without this wait, a host that started with nothing to do ran 1.5 to 3.5 passes for each parent, because every list after
-/// the first pass triggered another one. A healthy cluster sends lists sooner, and a missing list must not block parents
-/// that do not need it for long. Parents that need it wait on their own.
+/// Without this wait, a host that started with nothing to do ran 1.5 to 3.5 passes for each parent, because every list
+/// after the first pass triggered another one. A healthy cluster sends lists sooner, and a missing list must not block
+/// parents that do not need it for long. Parents that need it wait on their own.
 pub(super) const FIRST_LISTS_WAIT: Duration = Duration::from_secs(5);
 
 /// One registration.

@@ -1,8 +1,8 @@
 //! One watch for each kind and selector, shared by all registrations that need it.
 //!
-//! A watch has one request for the whole cluster, or one for each namespace that the host is limited to. Their objects are
-//! in one store, but version, health and freshness belong to the request: an unreadable namespace blocks only the parents in
-//! it.
+//! A watch has one request for the whole cluster, or one for each namespace that the host is limited to. Their objects
+//! are in one store, but version, health and freshness belong to the request: an unreadable namespace blocks only the
+//! parents in it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -325,9 +325,11 @@ impl WatchTable {
         id
     }
 
-    /// Adapts a watch after its users have changed: drops it without users, or chooses the form and the parents that they need.
+    /// Adapts a watch after its users have changed: drops it without users, or chooses the form and the parents that
+    /// they need.
     ///
-    /// Separate from acquiring and releasing: a watch that is needed before and after an update must continue undisturbed.
+    /// Separate from acquiring and releasing: a watch that is needed before and after an update must continue
+    /// undisturbed.
     pub(super) fn settle(&mut self, id: SlotId) -> Settled {
         let Some(slot) = self.slots.get_mut(&id) else {
             return Settled::Unchanged;

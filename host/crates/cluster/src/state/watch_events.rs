@@ -96,8 +96,8 @@ impl WatchTable {
         Ok(())
     }
 
-    /// Sets how the cluster serves a watched kind. Returns the removed objects if the watch gets new requests, and none if
-    /// the requests stay.
+    /// Sets how the cluster serves a watched kind. Returns the removed objects if the watch gets new requests, and none
+    /// if the requests stay.
     fn serve(&mut self, id: SlotId, served: Option<Resource>, now: Instant) -> Option<Vec<Change>> {
         let watches = self.namespace_watches(served.as_ref(), now);
         let slot = self.slots.get_mut(&id)?;
@@ -215,8 +215,8 @@ impl CacheState {
         watch.lists += 1;
         watch.set_health(Health::Synced, now);
         let namespace = watch.namespace.clone();
-        // After the new health is set: under this lock no pass can begin in between, and the readiness of the scopes depends
-        // on it.
+        // After the new health is set: under this lock no pass can begin in between, and the readiness of the scopes
+        // depends on it.
         self.dispatch(task.0, &changes, false);
         self.version_advanced(task.0);
         if is_first {

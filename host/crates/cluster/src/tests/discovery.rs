@@ -48,8 +48,8 @@ async fn discovery_waits_as_long_as_the_api_server_requests() {
     assert!(times[1] - times[0] >= Duration::from_secs(1));
 }
 
-/// Answers discovery: the n-th request for `/api` gets the n-th list of core kinds, or "not modified" if the request has that
-/// list's tag. `/apis` has no kinds, and the n-th request fails if `fails` is n.
+/// Answers discovery: the n-th request for `/api` gets the n-th list of core kinds, or "not modified" if the request
+/// has that list's tag. `/apis` has no kinds, and the n-th request fails if `fails` is n.
 async fn answer_discovery(listener: TcpListener, core: [&str; 3], fails: usize) {
     let counts: [AtomicUsize; 2] = Default::default();
     loop {

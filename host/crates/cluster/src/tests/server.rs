@@ -1,7 +1,7 @@
 //! An API server that answers as a test scripts it.
 //!
-//! It answers discovery and the watch of CustomResourceDefinitions itself; every other request waits for the test, which may
-//! answer in pieces, abort, or never answer.
+//! It answers discovery and the watch of CustomResourceDefinitions itself; every other request waits for the test,
+//! which may answer in pieces, abort, or never answer.
 
 use std::{
     collections::{BTreeMap, VecDeque},

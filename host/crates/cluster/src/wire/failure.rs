@@ -53,8 +53,8 @@ impl WireFailure {
 
     /// Returns true if the API server has just started to serve the kind and is not ready.
     pub(crate) fn is_initializing(&self) -> bool {
-        // Only the text tells: a refusal by priority and fairness has the same code and reason, TooManyRequests. The API
-        // server's watch cache returns "storage is (re)initializing" until it has listed a kind
+        // Only the text tells: a refusal by priority and fairness has the same code and reason, TooManyRequests. The
+        // API server's watch cache returns "storage is (re)initializing" until it has listed a kind
         // (k8s.io/apiserver/pkg/storage/cacher/ready.go). If the text changes, the log gets one more warning.
         matches!(self, Self::Status { code: 429, message, .. } if message.contains("initializing"))
     }

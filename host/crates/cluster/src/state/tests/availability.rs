@@ -89,8 +89,8 @@ fn an_optional_kind_comes_and_goes() {
     assert!(harness.task(MONITOR).is_none());
 }
 
-/// Passes run without an optional kind that cannot be listed: at once if the plugin has no such children, otherwise after a
-/// while.
+/// Passes run without an optional kind that cannot be listed: at once if the plugin has no such children, otherwise
+/// after a while.
 #[test]
 fn an_optional_kind_that_cannot_be_listed_is_left_out() {
     for (recorded, age, waits) in [

@@ -407,8 +407,8 @@ impl Truth {
 }
 
 proptest! {
-    /// In whatever order parents and children come: once every parent has been observed, exactly those children have texts
-    /// that belong to a known parent or have a proof.
+    /// In whatever order parents and children come: once every parent has been observed, exactly those children have
+    /// texts that belong to a known parent or have a proof.
     #[test]
     fn the_cached_texts_do_not_depend_on_the_order_of_events(events in events()) {
         let mut harness = Harness::with(&[]);

@@ -133,8 +133,8 @@ fn take_step(harness: &mut Harness, children: &mut BTreeMap<u8, u8>, step: &Step
 }
 
 proptest! {
-    /// A registration that joins at any time ends with the same view as one from the start, and is triggered for every parent
-    /// whose view is outdated.
+    /// A registration that joins at any time ends with the same view as one from the start, and is triggered for every
+    /// parent whose view is outdated.
     #[test]
     fn joining_late_equals_a_full_replay(steps in steps(), join in 0_usize..40) {
         let mut harness = Harness::with(&[]);
