@@ -45,6 +45,19 @@ pub(super) enum Since {
     NotOlderThan(ResourceVersion),
 }
 
+impl Since {
+    /// The required age after a watch has seen this version.
+    pub(super) fn last_seen(version: ResourceVersion) -> Self {
+        // At first from a quorum: a cache may lack the last writes of the previous writer, and without a version "not
+        // older than" accepts any age.
+        if version == ResourceVersion::default() {
+            Self::Now
+        } else {
+            Self::NotOlderThan(version)
+        }
+    }
+}
+
 /// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StepOutcome {
@@ -101,12 +114,7 @@ pub(super) fn next(
     outcome: StepOutcome,
     last: ResourceVersion,
 ) -> (WatchStep, Pause) {
-    // Without a version, "not older than" would accept a cache of any age.
-    let again = if last == ResourceVersion::default() {
-        Since::Now
-    } else {
-        Since::NotOlderThan(last)
-    };
+    let again = Since::last_seen(last);
     match (step, outcome) {
         (WatchStep::List { .. }, StepOutcome::At(version)) => {
             (WatchStep::Watch { from: version }, Pause::Brief)

@@ -177,7 +177,8 @@ impl CacheState {
                 // A new parent with this name must not wait for the writes of this one.
                 if cause == Some(Cause::ParentGone) {
                     self.subscribers.forget(&reader);
-                    self.table.unsubscribe(&reader);
+                    // A record without reads ends every subscription.
+                    self.table.commit(&reader, &ReadRecord::default());
                 }
                 if let Some(cause) = cause {
                     let trigger = Trigger::for_object(cause, Some(&object));

@@ -395,16 +395,6 @@ impl WatchTable {
             .collect()
     }
 
-    /// Removes a deleted parent's subscriptions.
-    pub(super) fn unsubscribe(&mut self, reader: &Reader) {
-        let watches = self.by_subscriber.get(&reader.subscriber_id);
-        for (_, slot) in watches.iter().flat_map(|watches| &watches.reads) {
-            if let Some(slot) = self.slots.get_mut(slot) {
-                slot.subscriptions.retain(reader, &BTreeSet::new());
-            }
-        }
-    }
-
     /// Returns the last seen version of a cluster-scoped object whose kind is watched without a selector.
     pub(crate) fn version_of(&self, kind: &Gvk, name: &str) -> Option<ResourceVersion> {
         let slot = self

@@ -53,12 +53,7 @@ impl WatchTable {
                 if self.awaits_parents(slot, watch) {
                     continue;
                 }
-                // The first list comes from a quorum: a cache may lack the last writes of the previous writer.
-                let since = if watch.version == ResourceVersion::default() {
-                    Since::Now
-                } else {
-                    Since::NotOlderThan(watch.version)
-                };
+                let since = Since::last_seen(watch.version);
                 let task = TaskSpec {
                     target,
                     shape: self.shape(slot, slot.form()),
