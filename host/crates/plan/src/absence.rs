@@ -56,6 +56,7 @@ pub fn without_absences(
 ) -> Map<String, Value> {
     fn strip(fields: &mut Map<String, Value>, stored: &Value, path: &mut Path, always: &[Path]) {
         fields.retain(|name, field| {
+            // A missing field must not look like a stored null, which alone is sent again.
             let stored = stored.get(name).unwrap_or(&Value::Bool(false));
             path.push(name.clone());
             let is_kept = match field {
@@ -128,12 +129,14 @@ impl Owners {
             return None;
         }
         let mut patch = vec![
+            // The patch replaces entries by index, and in another version the index may belong to another manager.
             json!({"op": "test", "path": "/metadata/uid", "value": self.uid}),
             json!({"op": "test", "path": "/metadata/resourceVersion", "value": self.version}),
         ];
         for (place, (entry, known)) in self.managed.iter().enumerate() {
             let mut fields = known.clone();
             for path in paths {
+                // The apply that follows removes only fields without another owner.
                 if is_own(entry) {
                     own(&mut fields, path);
                 } else {
@@ -196,6 +199,7 @@ fn disown(fields: &mut Value, path: &[String]) {
 }
 
 fn pointer(path: &[String]) -> String {
+    // RFC 6901: `~` comes first, or the `~` that stands for a slash would be escaped again.
     path.iter().fold(String::new(), |pointer, name| {
         pointer + "/" + &name.replace('~', "~0").replace('/', "~1")
     })

@@ -57,12 +57,12 @@ impl Body {
         ]
         .into_iter()
         .all(|(field, observed)| {
-            let stated = metadata.and_then(|metadata| metadata.get(field)?.as_object());
-            let mut own = stated
+            metadata
+                .and_then(|metadata| metadata.get(field)?.as_object())
                 .into_iter()
                 .flatten()
-                .filter(|(key, _)| key.starts_with(OWN_PREFIX));
-            own.all(|(key, value)| observed.get(&**key).map(|text| &**text) == value.as_str())
+                .filter(|(key, _)| key.starts_with(OWN_PREFIX))
+                .all(|(key, value)| observed.get(&**key).map(|text| &**text) == value.as_str())
         })
     }
 
@@ -89,10 +89,11 @@ impl Body {
         object
     }
 
-    /// Adds the keys for generated values. The values are empty, because only the keys matter for ownership.
+    /// Adds the keys for generated values.
     fn with_generated_keys(&self, child: &Child) -> Map<String, Value> {
         let mut object = self.canonical.clone();
         for entry in &child.generate {
+            // Only the keys matter for ownership, and no generated value is ever in a plan.
             put(&mut object, &["data"], &entry.key, "".into());
         }
         object
@@ -100,8 +101,6 @@ impl Body {
 }
 
 /// Returns true if a field manager owns every field in `stated`.
-///
-/// A field that is stated as absent needs an owner only if it is there: the API server filled it in again.
 pub(super) fn is_covered(object: &Object, manager: &str, stated: &Map<String, Value>) -> bool {
     let absences = absence::absences(stated);
     let with_values;
@@ -110,6 +109,7 @@ pub(super) fn is_covered(object: &Object, manager: &str, stated: &Map<String, Va
     } else {
         with_values = absence::without_absences(stated, &Value::Null, &[]);
         let observed = serde_json::from_str(&object.json).unwrap_or_default();
+        // A field that is stated as absent needs an owner only if the API server has filled it in again.
         (&with_values, absence::present(&observed, &absences))
     };
     object
@@ -131,7 +131,7 @@ pub(super) fn is_covered(object: &Object, manager: &str, stated: &Map<String, Va
 pub fn stated(child: &Child) -> Map<String, Value> {
     let mut object = child.object.clone();
     drop_unset_times(&mut object);
-    // Nobody states what is absent from an observation.
+    // Elsewhere a null states an absence. An apply to the object itself cannot set the status, so here it states nothing.
     if let Some(status) = object.get_mut("status") {
         drop_nulls(status);
     }
@@ -144,6 +144,7 @@ pub fn stated(child: &Child) -> Map<String, Value> {
     let name = child.name.as_str().into();
     put(&mut object, &["metadata"], "name", name);
     if let Some(namespace) = &child.namespace {
+        // The policy check has filled it in if the guest left it out.
         let namespace = namespace.as_str().into();
         put(&mut object, &["metadata"], "namespace", namespace);
     }
@@ -164,12 +165,14 @@ pub fn time_to_live<'a>(kind: &Gvk, object: &'a Map<String, Value>) -> Option<&'
 /// Returns the object to apply, without the applied annotation.
 fn canonical(context: &Context<'_>, child: &Child, present: Option<&Object>) -> Map<String, Value> {
     let mut object = stated(child);
+    // Child watches select on this label: a child without it is not observed.
     let plugin = context.plugin.as_str().into();
     put(&mut object, &["metadata", "labels"], LABEL_PLUGIN, plugin);
     let mut annotate = |name, value: &str| {
         let annotations = ["metadata", "annotations"];
         put(&mut object, &annotations, name, value.into());
     };
+    // The guest gets the key back with the observed child.
     annotate(ANNOTATION_KEY, &child.key);
     if let Some(tokens) = generate::tokens(&child.generate) {
         annotate(ANNOTATION_GENERATED, &tokens);
@@ -183,6 +186,7 @@ fn canonical(context: &Context<'_>, child: &Child, present: Option<&Object>) -> 
     }
     match child.removal {
         RemovalPolicy::Retain => {
+            // No owner reference: with one, the garbage collector would delete the child together with the parent.
             let mark = context.mark(&child.id());
             annotate(ANNOTATION_RETAINED_FOR, &mark);
         }
@@ -230,9 +234,6 @@ pub fn put(object: &mut Map<String, Value>, path: &[&str], key: &str, value: Val
 }
 
 /// Computes the applied annotation.
-///
-/// For generated values it covers the request (key, length, alphabet) and not the value, so that the annotation
-/// reveals nothing about the value.
 pub(super) fn applied(
     key: &HashKey,
     object: &Map<String, Value>,
@@ -245,7 +246,10 @@ pub(super) fn applied(
     entries.sort_by(|a, b| a.key.cmp(&b.key));
     for entry in entries {
         text.push('\n');
+        // Without the value, about which the annotation must reveal nothing, and without the token, which is in the
+        // object's annotation already.
         text += &json!([entry.key, entry.length, entry.alphabet]).to_string();
     }
+    // Keyed, because the object may be a Secret: whoever reads a plain hash can test guesses against it.
     format!("{APPLIED_VERSION}{}", key.hash("applied", &[&text]))
 }

@@ -66,12 +66,15 @@ pub(super) fn plan(
             ready,
         });
     }
-    let creates = applies
+    plan.kinds = applies
         .iter()
-        .filter(|operation| matches!(operation, Operation::Create { .. }));
-    plan.kinds = creates.filter_map(Operation::kind).cloned().collect();
+        .filter(|operation| matches!(operation, Operation::Create { .. }))
+        .filter_map(Operation::kind)
+        .cloned()
+        .collect();
     // An earlier revision deleted these kinds: without the transfer, the garbage collector would delete the objects.
     transfers.extend(spared(context, observed, &plan.children));
+    // Prunes come last: until its replacement exists, an old child does the work.
     let prunes = prunes(context, observed, &plan.children);
     plan.operations.extend(transfers);
     plan.operations.extend(applies.into_iter().chain(prunes));
@@ -79,8 +82,11 @@ pub(super) fn plan(
 
 /// Returns the declaration for a child's kind.
 fn declaration<'a>(context: &Context<'a>, child: &Child) -> Option<&'a ChildKind> {
-    let mut declared = context.manifest.children.iter();
-    declared.find(|declared| declared.kind == child.kind)
+    context
+        .manifest
+        .children
+        .iter()
+        .find(|declared| declared.kind == child.kind)
 }
 
 fn step(
@@ -102,6 +108,7 @@ fn step(
     };
     if !ownership::belongs_to(object, context.parent) {
         return match child.apply {
+            // `hold` would never write the object, so there is no conflict with the owner.
             ApplyPolicy::Hold => none(Progress::Missing),
             ApplyPolicy::Always | ApplyPolicy::Once => foreign(context, child, id, object),
         };
@@ -135,6 +142,7 @@ fn missing(
         .filter(|key| !satisfied.contains(key.as_str()))
         .cloned()
         .collect();
+    // Only creates wait: drift in an existing child is repaired whether or not these are ready.
     if !after.is_empty() {
         return none(Progress::Waiting { after });
     }
@@ -152,6 +160,7 @@ fn missing(
 fn foreign(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object) -> ChildStep {
     let granted = context.grants.allows_adoption(&id.kind);
     let is_requested = context.parent.annotation(ANNOTATION_ADOPT) == Some("true");
+    // An object that a parent in deletion adopts would be deleted with it.
     let is_free = ownership::has_no_owner(object) && !context.parent.is_deleting();
     if !is_free || !(granted || is_requested) {
         let owner = match ownership::foreign_owner(object, context.parent) {
@@ -169,6 +178,7 @@ fn foreign(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object)
     if object.is_deleting() {
         return none(Progress::Deleting);
     }
+    // An apply leaves other managers' fields as they are, so the whole object must meet the rules for children.
     if let Err(rejection) = check_adoption(object, context.grants) {
         return none(Progress::NotAllowed {
             rule: rejection.to_string(),
@@ -208,6 +218,7 @@ fn existing(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object
     if let Some(patch) = ownership::transfer(context, object, child.removal) {
         return transferred(child, id, object, patch);
     }
+    // The transfer above is the only write that `hold` and an existing `once` allow.
     if child.apply != ApplyPolicy::Always {
         return none(Progress::Held);
     }
@@ -237,6 +248,7 @@ fn prunes(
     children: &[PlannedChild],
 ) -> Vec<Operation> {
     let blocks = |child: &PlannedChild| {
+        // Not an optional kind: the cluster may never serve it, and old children must not stay for ever.
         matches!(
             child.progress,
             Progress::NotOwned(_)
@@ -301,6 +313,7 @@ fn left_out<'a>(
 /// Returns true if the host created the object for this parent: the parent's UID controls it, it has the plugin's label
 /// and no `retained-for` annotation. An object that is already being deleted needs no deletion.
 fn may_prune(context: &Context<'_>, object: &Object) -> bool {
+    // Others may make the parent the controller of objects that the plugin has not created.
     let label = object.labels.get(LABEL_PLUGIN).map(|name| &**name);
     let labelled = label == Some(context.plugin.as_str());
     let retained = object.annotation(ANNOTATION_RETAINED_FOR).is_some();

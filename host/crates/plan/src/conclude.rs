@@ -115,6 +115,7 @@ fn failures(plan: &Plan, effects: &Effects) -> Vec<WriteFailure> {
         .chain(adoptions)
         .chain(written)
         .collect();
+    // A stable sort: among equals, the parent's own failure stays first.
     failures.sort_by_key(|failure| match failure.reason {
         reason::CHILD_NOT_OWNED | reason::CHILD_FORBIDDEN | reason::METADATA_LOST => 0,
         reason::ADOPTION_PENDING => 1,
@@ -141,6 +142,7 @@ fn refused(child: &PlannedChild) -> Option<WriteFailure> {
     Some(WriteFailure {
         reason,
         message,
+        // Nothing triggers a pass when the object goes: watches show the parent's own children only.
         retry: Retry::Backoff,
     })
 }
@@ -272,6 +274,7 @@ fn ready_after(plan: &Plan, effects: &Effects) -> Condition {
         return taken;
     }
     let is_ready = |child: &PlannedChild| match effects.children.get(&child.id) {
+        // By the API server's answer, because defaults and admission may have changed the stated object.
         Some(Ok(Some(json))) => readiness::written(child, json),
         Some(Ok(None) | Err(_)) => false,
         // A planned write that was not tried: an earlier one failed, so the child is not as desired.

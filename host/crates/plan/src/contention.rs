@@ -26,8 +26,10 @@ impl Contention {
             reason::FIELD_CONFLICT
         };
         let writes: Vec<&str> = self.undone.iter().map(|undone| &*undone.what).collect();
+        // Each remedy once and in a fixed order, so that the condition stays equal.
         let remedies: BTreeSet<UndoneBy> = self.undone.iter().map(|undone| undone.cause).collect();
         let remedies: Vec<&str> = remedies.into_iter().map(UndoneBy::remedy).collect();
+        // Without counts or times: with them, every repetition would cost another status write.
         let message = format!(
             "others undo writes of the host, so it repeats them less and less often: {}; {}",
             writes.join(", "),
@@ -45,7 +47,7 @@ pub struct Undone {
     cause: UndoneBy,
 }
 
-/// How a write is undone, in the order that a message lists the remedies.
+/// The ways to undo a write, in the order in which a message lists the remedies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum UndoneBy {
     Changed,

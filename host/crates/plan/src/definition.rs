@@ -31,6 +31,7 @@ pub fn plan_definition(
 ) -> Option<DefinitionWrite> {
     let mut body = canonical(plugin, name, desired);
     let applied = body::applied(hash_key, &body, &[]);
+    // An edit by another client leaves the annotation as it is; the managed fields show it.
     if let Some(existing) = existing
         && existing.annotation(ANNOTATION_APPLIED) == Some(&applied)
         && body::is_covered(existing, &plugin.field_manager(), &body)

@@ -84,6 +84,7 @@ pub fn is_by_other_host(body: &Map<String, Value>, observed: &Object, manager: &
     let own = (body.get(path[0]))
         .and_then(|metadata| metadata.get(path[1])?.get(path[2]))
         .and_then(Value::as_str);
+    // A client that edits or copies the annotation takes it over; only an apply by a host leaves it to this manager.
     let applied = observed.annotation(ANNOTATION_APPLIED);
     applied.is_some()
         && applied != own

@@ -25,6 +25,7 @@ pub fn enter(parent: &Object, plugin: &PluginName, manifest: &Manifest) -> PassE
         return PassEntry::Ignore;
     }
     // This check comes before the pause, so that a user can also delete a paused parent that is stuck.
+    // A revision that does not finalize has nothing to clean up: the finalizer is from an earlier one.
     if finalizing && (says_true(ANNOTATION_SKIP_FINALIZE) || !manifest.finalize) {
         return PassEntry::Release;
     }

@@ -34,6 +34,7 @@ impl<'a> Owned<'a> {
 
     /// Returns what is owned below a field.
     pub(super) fn field(&self, field: &str) -> Option<&Self> {
+        // Compared without an allocation: each pass looks up every field of every child.
         let sought = || "f:".bytes().chain(field.bytes());
         let by_name = |(name, _): &(Cow<'_, str>, Self)| name.bytes().cmp(sought());
         let place = self.0.binary_search_by(by_name).ok()?;
@@ -46,6 +47,7 @@ impl<'a> Owned<'a> {
         for (depth, name) in path.iter().enumerate() {
             match node.field(name) {
                 Some(member) => node = member,
+                // At the root, no members means that the manager owns nothing.
                 None => return depth > 0 && node.is_whole(),
             }
         }
@@ -54,11 +56,10 @@ impl<'a> Owned<'a> {
 
     /// Removes and returns what is owned below a field.
     pub(super) fn into_field(self, field: &str) -> Option<Self> {
-        let mut members = self
-            .0
+        self.0
             .into_iter()
-            .filter(|(name, _)| name.strip_prefix("f:") == Some(field));
-        members.next().map(|(_, member)| member)
+            .find(|(name, _)| name.strip_prefix("f:") == Some(field))
+            .map(|(_, member)| member)
     }
 
     /// Returns for each list item its member's place, or `None` if the manager does not own the item.
@@ -197,6 +198,7 @@ pub(super) fn item_keys(member: &str) -> Option<Map<String, Value>> {
 /// `owned` is the member for this path; `None` if the manager owns nothing here.
 pub(super) fn owns_exactly(owned: Option<&Owned<'_>>, stated: &Value, observed: &Value) -> bool {
     let Some(owned) = owned else {
+        // An empty list leaves no path in managed fields: only the object shows that it is there.
         return !leaves_path(stated) && has_lists(stated, observed);
     };
     match (stated, observed) {
@@ -208,6 +210,7 @@ pub(super) fn owns_exactly(owned: Option<&Owned<'_>>, stated: &Value, observed: 
                     .get(key)
                     .is_some_and(|observed| owns_exactly(owned.field(key), value, observed))
             });
+            // An apply removes fields that it no longer states, so a leftover needs one.
             let no_more = owned
                 .members()
                 .filter_map(|(name, _)| name.strip_prefix("f:"))

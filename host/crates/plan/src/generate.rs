@@ -10,6 +10,7 @@ const CHUNK_BYTES: usize = 64;
 /// Returns the annotation `innkeeper.dev/generated`; none without a token, so that Secrets from plugins that
 /// rotate nothing stay as they are.
 pub(super) fn tokens(generate: &[Generated]) -> Option<String> {
+    // A sorted map: the same entries in another order must not change the annotation.
     let tokens: BTreeMap<&str, &str> = generate
         .iter()
         .filter_map(|entry| Some((&*entry.key, entry.token.as_deref()?)))
@@ -35,6 +36,7 @@ pub fn generate(entry: &Generated, random: &mut dyn FnMut(&mut [u8])) -> String 
     let alphabet = entry.alphabet.as_bytes();
     let length = usize::try_from(entry.length).unwrap_or(usize::MAX);
     let mut value = String::with_capacity(length);
+    // The policy check refuses it; here it would divide by zero.
     if alphabet.is_empty() {
         return value;
     }

@@ -219,12 +219,15 @@ pub fn plan<O: Borrow<Object>>(context: &Context<'_>, observed: &[O], answer: &O
     let has_finalizer = context.parent.has_finalizer(&finalizer);
     let mut plan = Plan::default();
     if let Outcome::Desired(desired) = answer {
+        // The API server refuses a new finalizer on an object that is being deleted.
         let adds = context.manifest.finalize && !has_finalizer && !context.parent.is_deleting();
         plan.operations
             .extend(adds.then_some(Operation::AddFinalizer));
         children::plan(context, &newest(observed), &desired.children, &mut plan);
     }
     let released = matches!(answer, Outcome::Finalized(_)) || !context.manifest.finalize;
+    // Last, because the parent goes with it. A revision that does not finalize removes an earlier one's finalizer,
+    // which nobody else would.
     if has_finalizer && released {
         plan.operations.push(Operation::RemoveFinalizer);
     }

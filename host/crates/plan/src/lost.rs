@@ -40,8 +40,10 @@ pub fn lost_metadata(operation: &Operation, answer: &str) -> Option<String> {
         ("label", &sent.labels, &left.labels),
         ("annotation", &sent.annotations, &left.annotations),
     ] {
-        let own = sent.iter().filter(|(key, _)| key.starts_with(OWN_PREFIX));
-        let missing = own.filter(|(key, value)| left.get(*key) != Some(*value));
+        let missing = sent
+            .iter()
+            .filter(|(key, _)| key.starts_with(OWN_PREFIX))
+            .filter(|(key, value)| left.get(*key) != Some(*value));
         lost.extend(missing.map(|(key, _)| format!("the {what} {key}")));
     }
     let is_left = |owner: &Value| {

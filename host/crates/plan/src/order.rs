@@ -8,7 +8,6 @@ use innkeeper_model::{Child, ObjectId};
 /// The answer's own order does not matter.
 ///
 /// The policy check guarantees unique keys and no cycles.
-/// A cycle would not block this function: the children in it would come last.
 pub(super) fn sorted(children: &[Child]) -> Vec<&Child> {
     let by_id: BTreeMap<ObjectId, &Child> =
         children.iter().map(|child| (child.id(), child)).collect();
@@ -30,6 +29,7 @@ pub(super) fn sorted(children: &[Child]) -> Vec<&Child> {
             .map(|(id, _)| *id),
     );
     let mut order = Vec::with_capacity(children.len());
+    // The second source is for cycles: the children in them come last, and the loop ends.
     while let Some(id) = free.pop_first().or_else(|| missing.keys().next().copied()) {
         missing.remove(id);
         let child = by_id[id];

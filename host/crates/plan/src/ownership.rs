@@ -1,4 +1,4 @@
-//! Who owns an object, and the patches that change the owner.
+//! Object ownership, and the patches that change it.
 
 use innkeeper_model::{ANNOTATION_RETAINED_FOR, LABEL_PLUGIN, Object, RemovalPolicy};
 use serde::Deserialize;
@@ -44,8 +44,8 @@ pub(super) fn foreign_owner(object: &Object, parent: &Object) -> ForeignOwner {
             None => ForeignOwner::None,
         };
     };
-    let mut owners = owners(object).into_iter();
-    let reference = owners
+    let reference = owners(object)
+        .into_iter()
         .find(|owner| owner["uid"] == *controller.0)
         .unwrap_or_default();
     let text = |field: &str| reference[field].as_str().unwrap_or_default().to_owned();
@@ -53,6 +53,8 @@ pub(super) fn foreign_owner(object: &Object, parent: &Object) -> ForeignOwner {
     let kind = text("kind");
     let name = text("name");
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    // The UID is another one, or the object would belong to the parent. Owners are in the object's namespace, so the
+    // name is enough.
     if (group, &*kind, &*name) == (&*parent.kind.group, &*parent.kind.kind, &*parent.name) {
         return ForeignOwner::FormerParent;
     }
@@ -67,6 +69,7 @@ pub(super) fn owner_reference(parent: &Object) -> Value {
         "name": *parent.name,
         "uid": *parent.uid.0,
         "controller": true,
+        // A foreground deletion of the parent waits only for children that block it.
         "blockOwnerDeletion": true,
     })
 }
@@ -137,6 +140,8 @@ fn add_annotation(object: &Object, value: &str) -> Vec<Value> {
     let there = !object.annotations.is_empty() || metadata(object).contains_key("annotations");
     let parent =
         (!there).then(|| json!({"op": "add", "path": "/metadata/annotations", "value": {}}));
+    // RFC 6902: `add` fails without the map, and replaces a value that is there, such as a mark without the host's
+    // proof.
     let add = json!({"op": "add", "path": annotation_path(), "value": value});
     parent.into_iter().chain([add]).collect()
 }
@@ -148,6 +153,7 @@ fn add_owner(object: &Object, parent: &Object) -> Value {
         return json!({"op": "add", "path": "/metadata/ownerReferences", "value": [reference]});
     }
     match place(&owners, parent) {
+        // The parent is an owner already, but not the controller.
         Some(index) => json!({
             "op": "replace",
             "path": format!("/metadata/ownerReferences/{index}"),

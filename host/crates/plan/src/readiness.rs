@@ -18,6 +18,7 @@ pub(super) fn observed(
     let exists = match progress {
         Progress::Unchanged | Progress::Updated | Progress::Transferred | Progress::Held => true,
         Progress::Missing if child.apply == ApplyPolicy::Hold => {
+            // There is no object to derive it from, so only the guest's own statement counts.
             return child.readiness == Readiness::Ready;
         }
         Progress::Created
@@ -70,6 +71,7 @@ pub fn is_ready(kind: &Gvk, json: &str, ready_condition: Option<&str>) -> bool {
         return probe.condition(name);
     }
     match (&*kind.group, &*kind.kind) {
+        // Before its controller has seen a workload, the missing counts would equal zero desired replicas.
         ("apps", "Deployment") => probe.seen() && probe.deployment(),
         ("apps", "StatefulSet") => probe.seen() && probe.stateful_set(),
         ("apps", "DaemonSet") => probe.seen() && probe.daemon_set(),
@@ -77,6 +79,7 @@ pub fn is_ready(kind: &Gvk, json: &str, ready_condition: Option<&str>) -> bool {
             probe.seen() && probe.status("readyReplicas") == Probe::replicas(&probe.spec())
         }
         ("batch", "Job") => probe.condition("Complete"),
+        // A Pod that has run to its end has the condition Ready=False.
         ("", "Pod") => probe.phase() == Some("Succeeded") || probe.condition("Ready"),
         // A claim may stay pending until the first consumer, so pending counts as ready.
         ("", "PersistentVolumeClaim") => probe.phase() != Some("Lost"),
@@ -85,7 +88,7 @@ pub fn is_ready(kind: &Gvk, json: &str, ready_condition: Option<&str>) -> bool {
     }
 }
 
-/// What readiness depends on.
+/// The fields that decide about readiness.
 ///
 /// The spec stays raw text and is parsed only for the kinds that need it, because specs are large.
 #[derive(Deserialize)]
@@ -148,6 +151,7 @@ impl Probe<'_> {
         let generation = self.metadata.generation;
         let holds = |condition: &Value| {
             let field = |name| condition.get(name).and_then(Value::as_str);
+            // Many controllers leave it out. Where it is older, the condition is about an earlier spec.
             let observed = condition.get("observedGeneration").and_then(Value::as_i64);
             field("type") == Some(name)
                 && field("status") == Some("True")
@@ -163,28 +167,28 @@ impl Probe<'_> {
 
     /// Returns true if all replicas are updated and ready, and none from an older template is left.
     fn deployment(&self) -> bool {
-        let wanted = Self::replicas(&self.spec());
-        self.status("replicas") == wanted
-            && self.status("updatedReplicas") == wanted
-            && self.status("readyReplicas") == wanted
+        let replicas = Self::replicas(&self.spec());
+        self.status("replicas") == replicas
+            && self.status("updatedReplicas") == replicas
+            && self.status("readyReplicas") == replicas
     }
 
     /// Applies a Deployment's rule, except that replicas below the partition need no update.
     fn stateful_set(&self) -> bool {
         let spec = self.spec();
-        let wanted = Self::replicas(&spec);
+        let replicas = Self::replicas(&spec);
         let partition = spec
             .pointer("/updateStrategy/rollingUpdate/partition")
             .and_then(Value::as_i64)
             .unwrap_or(0);
-        self.status("replicas") == wanted
-            && self.status("updatedReplicas") >= wanted.saturating_sub(partition)
-            && self.status("readyReplicas") == wanted
+        self.status("replicas") == replicas
+            && self.status("updatedReplicas") >= replicas.saturating_sub(partition)
+            && self.status("readyReplicas") == replicas
     }
 
     fn daemon_set(&self) -> bool {
-        let wanted = self.status("desiredNumberScheduled");
-        self.status("updatedNumberScheduled") == wanted && self.status("numberReady") == wanted
+        let desired = self.status("desiredNumberScheduled");
+        self.status("updatedNumberScheduled") == desired && self.status("numberReady") == desired
     }
 
     fn is_load_balancer(&self) -> bool {

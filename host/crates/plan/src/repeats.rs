@@ -59,15 +59,18 @@ impl RepeatableWrite {
     /// Returns an operation's write; none for operations that remove what the host made.
     pub fn for_operation(operation: &Operation, generation: Option<i64>) -> Option<Self> {
         let (subject, content, is_undone) = match operation {
+            // The plan adds it only where it is missing: a second time, someone has removed it.
             Operation::AddFinalizer => (Subject::Finalizer, "", true),
             Operation::Create { id, body, .. } | Operation::Update { id, body, .. } => {
                 let applied = body
                     .get("metadata")?
                     .get("annotations")?
                     .get(ANNOTATION_APPLIED)?;
+                // A create means that the child of the last write is gone, whatever this one states.
                 let creates = matches!(operation, Operation::Create { .. });
                 (Subject::Child(id.clone()), applied.as_str()?, creates)
             }
+            // The verb tells a transfer to the parent from one away from it, which undoes nothing.
             Operation::Transfer { id, .. } => (Subject::Owner(id.clone()), operation.verb(), false),
             Operation::Prune { .. } | Operation::RemoveFinalizer => return None,
         };
@@ -167,6 +170,8 @@ impl Repeats {
         digest: impl FnOnce() -> String,
     ) -> RepeatableWrite {
         let last = (self.get(&Subject::Status))
+            // The content is empty until the answer is known, and a parent from before the write does not show what
+            // became of it.
             .filter(|last| !last.content.is_empty() && last.version < parent.resource_version);
         RepeatableWrite {
             subject: Subject::Status,
@@ -262,6 +267,7 @@ impl Repeats {
             };
             let cause = contest.undone.clone();
             undone.push(cause.unwrap_or_else(|| Undone::unexplained(&record.subject)));
+            // The list changes when the write may be repeated and, after that, when the record ends.
             let change = record
                 .due()
                 .filter(|due| *due > now)
@@ -278,6 +284,7 @@ impl Repeats {
     pub fn forget_ended(&mut self, now: Instant) {
         self.0.retain(|record| now < record.end());
         if self.0.is_empty() {
+            // `retain` keeps the memory, and most parents have no write after their first ones.
             self.0 = Vec::new();
         }
     }

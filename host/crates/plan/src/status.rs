@@ -61,6 +61,7 @@ pub fn status(
     let observed = ObservedStatus::new(parent, now);
     let mut conditions = vec![observed.condition(synced)];
     let (manager, mut status, stated) = match report {
+        // Under the guest's manager, an apply without the guest's part would remove it.
         None => (plugin.host_manager(), Map::new(), &[][..]),
         Some(report) => {
             let manager = plugin.status_manager();
@@ -68,10 +69,10 @@ pub fn status(
         }
     };
     let outranks = ready.as_ref().is_some_and(outranks_guest);
-    let stated = stated
+    let stated: Vec<&Condition> = stated
         .iter()
-        .filter(|condition| !(outranks && condition.kind == reason::READY));
-    let stated: Vec<&Condition> = stated.collect();
+        .filter(|condition| !(outranks && condition.kind == reason::READY))
+        .collect();
     conditions.extend(stated.iter().map(|condition| observed.condition(condition)));
     let says = |kind: &str| stated.iter().any(|condition| condition.kind == kind);
     for (kind, holds) in [
@@ -136,21 +137,20 @@ pub fn has_host_condition(plugin: &PluginName, parent: &Object) -> bool {
 /// takes a field over, even as the host's field manager.
 pub fn own_status(plugin: &PluginName, parent: &Object) -> Digest {
     let RawParent { status } = serde_json::from_str(&parent.json).unwrap_or_default();
-    let managers = [plugin.status_manager(), plugin.host_manager()];
-    let parts = managers.map(|manager| {
-        let owned = owned(parent, &manager);
-        owned.map(|owned| fields::owned_values(&owned, &status))
-    });
+    let parts = [plugin.status_manager(), plugin.host_manager()]
+        .map(|manager| owned(parent, &manager).map(|owned| fields::owned_values(&owned, &status)));
     Digest::hash(json!(parts).to_string().as_bytes())
 }
 
 /// Returns true if the parent's condition `Synced` already has this reason, for the current generation.
 pub fn has_reason(parent: &Object, reason: &str) -> bool {
-    let observed = ObservedStatus::new(parent, jiff::Timestamp::UNIX_EPOCH);
-    observed.find(reason::SYNCED).is_some_and(|synced| {
-        synced["reason"] == reason
-            && synced.get("observedGeneration").and_then(Value::as_i64) == parent.generation
-    })
+    // No condition is made here, so the time does not matter.
+    ObservedStatus::new(parent, jiff::Timestamp::UNIX_EPOCH)
+        .find(reason::SYNCED)
+        .is_some_and(|synced| {
+            synced["reason"] == reason
+                && synced.get("observedGeneration").and_then(Value::as_i64) == parent.generation
+        })
 }
 
 fn guest_status(report: &Report) -> Map<String, Value> {
@@ -184,8 +184,9 @@ impl<'a> ObservedStatus<'a> {
     }
 
     fn find(&self, kind: &str) -> Option<&Value> {
-        let conditions = self.status.get("conditions")?.as_array()?;
-        conditions
+        self.status
+            .get("conditions")?
+            .as_array()?
             .iter()
             .find(|condition| condition.get("type").and_then(Value::as_str) == Some(kind))
     }
@@ -193,12 +194,12 @@ impl<'a> ObservedStatus<'a> {
     /// Returns a condition to write; the `lastTransitionTime` changes only with the status.
     fn condition(&self, condition: &Condition) -> Value {
         let status: &str = condition.status.into();
-        let transition = self
+        let since = self
             .find(&condition.kind)
             .filter(|known| known.get("status").and_then(Value::as_str) == Some(status))
             .and_then(|known| known.get("lastTransitionTime"))
-            .and_then(Value::as_str);
-        let since = transition.map_or_else(|| whole_seconds(self.now).to_string(), str::to_owned);
+            .and_then(Value::as_str)
+            .map_or_else(|| whole_seconds(self.now).to_string(), str::to_owned);
         let mut value = json!({
             "type": condition.kind,
             "status": status,
@@ -227,6 +228,7 @@ impl<'a> ObservedStatus<'a> {
         let (status, message) = if progress == expected {
             (ConditionStatus::True, synced.message.clone())
         } else {
+            // A parent that never failed gets neither condition.
             observed?;
             (ConditionStatus::False, String::new())
         };

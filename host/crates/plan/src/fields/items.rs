@@ -1,4 +1,4 @@
-//! Which managed-fields member belongs to which list item.
+//! Matches list items with members of managed fields.
 //!
 //! The API server fills in defaults for list keys before it records a member. Only the kind's schema has these
 //! defaults, so an item that omits a key takes the one member that agrees in all keys that it states and that no other
