@@ -172,6 +172,7 @@ impl<W: Work> PassLoop<W> {
     ) -> Result<Infallible, Error> {
         let work = Arc::clone(&self.work);
         let mut turns = interval(HEARTBEAT_EVERY);
+        // By default, all ticks that a stalled loop has missed would follow at once.
         turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             heartbeat();

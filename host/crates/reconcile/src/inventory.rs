@@ -54,6 +54,7 @@ pub enum Role {
 }
 
 impl Role {
+    // `Child` is last: its empty suffix fits every key.
     const ALL: [Self; 3] = [Self::Finalizing, Self::Served, Self::Child];
 
     /// Returns the suffix of the ConfigMap key; unambiguous, because plugin names have no dots.
@@ -99,6 +100,7 @@ impl Inventory {
 
     /// Reads the kinds of one plugin again, for a host that takes the plugin over from another host.
     pub async fn refresh(&self, cluster: &Cluster, plugin: &PluginName) -> Result<(), Error> {
+        // A write during the read would be missing in what is read, and then in the copy.
         let _writing = self.writing.lock().await;
         let latest = read(cluster, &self.namespace).await?;
         let mut kinds = self.kinds.lock();
@@ -170,6 +172,7 @@ impl Inventory {
         change: impl FnOnce(&BTreeSet<Gvk>) -> BTreeSet<Gvk>,
     ) -> Result<bool, apply::Error> {
         let _writing = self.writing.lock().await;
+        // Read under the lock: while this write waited for it, another pass may have recorded the same kinds.
         let before = self.kinds(plugin, role);
         let after = change(&before);
         if after == before {
@@ -187,7 +190,7 @@ impl Inventory {
         self.kinds.lock().insert((plugin.clone(), role), kinds);
     }
 
-    /// Writes all kinds of a plugin: the server-side apply would remove keys that it leaves out.
+    /// Writes all kinds of a plugin.
     async fn write(
         &self,
         plugin: &PluginName,
@@ -195,6 +198,7 @@ impl Inventory {
         kinds: &BTreeSet<Gvk>,
     ) -> Result<(), apply::Error> {
         let mut data = BTreeMap::new();
+        // All roles: an apply removes the keys that this manager no longer states.
         for other in Role::ALL {
             let kinds = if other == role {
                 kinds.clone()

@@ -154,16 +154,18 @@ struct Passes {
 impl Memory {
     /// Returns the time of the next pass if a pass with these inputs would write nothing.
     ///
-    /// `ask` answers the remembered reads. A guest with the same answers so far makes the same next read: so either all
-    /// answers are the same, or the first different one changes the key.
+    /// `ask` answers the remembered reads.
     pub(crate) fn recall(
         &self,
         parent: &ObjectId,
         inputs: &Inputs,
         mut ask: impl FnMut(&ReadKey) -> Answer,
     ) -> Option<Next> {
+        // A copy, because `ask` reads the cache, and other passes need this lock meanwhile.
         let Remembered { key, next, reads } = self.0.lock().by_parent.get(parent)?.clone();
         let mut inputs = inputs.clone();
+        // With the same answers so far, a guest makes the same next read: either all answers are the same, or the first
+        // different one changes the key.
         for read in &*reads {
             inputs.read(read, &ask(read));
         }
@@ -190,6 +192,7 @@ impl Memory {
             reads: reads.iter().map(|(key, _)| key.clone()).collect(),
         };
         let mut passes = self.0.lock();
+        // An equal pass must not cause another write of the file.
         if passes.by_parent.get(parent) != Some(&remembered) {
             passes.by_parent.insert(parent.clone(), remembered);
             passes.changed = true;
@@ -213,8 +216,10 @@ impl Memory {
         &self,
         write: impl FnOnce(Vec<StoredPass>) -> Result<(), E>,
     ) -> Result<(), E> {
+        // The lock ends before the write, which blocks.
         let stored: Vec<StoredPass> = {
             let mut passes = self.0.lock();
+            // Reset before the write: a pass that ends during it sets the flag again.
             if !mem::take(&mut passes.changed) {
                 return Ok(());
             }

@@ -28,6 +28,7 @@ pub struct WaitingEdits(Arc<AtomicBool>);
 impl WaitingEdits {
     /// Returns true if an edit waits.
     pub fn any(&self) -> bool {
+        // A pass that sees an edit late only runs one more round first.
         self.0.load(Ordering::Relaxed)
     }
 

@@ -129,11 +129,13 @@ impl Reconciler {
     /// All triggers wait in the same queue, so none is lost and a parent never has two passes at a time.
     pub fn swap(&self, revision: Revision, change: Option<Instant>) {
         self.context.metrics.swapped();
+        // Before the switch: afterwards, first passes may have changed the facts about their parents already.
         let analysis = self.new_analysis(&revision);
-        let slot = &self.context.slot;
-        slot.switch(revision, change, analysis, |newest, others| {
-            self.watch(newest, others);
-        });
+        self.context
+            .slot
+            .switch(revision, change, analysis, |newest, others| {
+                self.watch(newest, others);
+            });
         // Lists the parents again: one that appeared in between may have had its pass before the switch.
         self.trigger_all(Cause::Swapped);
     }
@@ -151,6 +153,7 @@ impl Reconciler {
 
     /// Starts the rollout analysis for a revision that is about to become active.
     fn new_analysis(&self, revision: &Revision) -> Analysis {
+        // Before the lists are complete, the cache lacks parents: the first pass that can run starts the analysis.
         if !self.registration().waiting().is_empty() {
             return Analysis::unopened();
         }
@@ -177,8 +180,7 @@ impl Reconciler {
         others: impl IntoIterator<Item = &'a Revision>,
     ) -> Interest {
         let plugin = &self.context.plugin;
-        let inventory = &self.context.shared.inventory;
-        let recorded_kinds = inventory.kinds(plugin, Role::Child);
+        let recorded_kinds = self.context.shared.inventory.kinds(plugin, Role::Child);
         interest(plugin, &self.parent, newest, others, &recorded_kinds)
     }
 
@@ -218,6 +220,7 @@ impl Reconciler {
             return Ok(());
         };
         let epoch = context.slot.current();
+        // From the same epoch as the passes: a swap may come in between.
         let terms = epoch.revision.terms();
         epoch
             .memory
@@ -322,8 +325,8 @@ impl Reconciler {
 
     /// Returns a sentence for each namespace whose children exceed the plugin's share of the cache.
     pub fn full_namespaces(&self) -> Vec<String> {
-        let namespaces = self.registration().full_namespaces();
-        namespaces
+        self.registration()
+            .full_namespaces()
             .iter()
             .map(|full| LimitExceeded::cache(self.plugin(), full).sentence())
             .collect()

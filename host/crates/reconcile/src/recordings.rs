@@ -76,6 +76,7 @@ impl Recordings {
         number: usize,
         until: Instant,
     ) -> Option<mpsc::Receiver<String>> {
+        // A channel without room would panic.
         let (to, from) = mpsc::channel(number.max(1));
         let order = RecordingOrder {
             wanted,
@@ -84,10 +85,7 @@ impl Recordings {
             bytes_left: RECORDINGS_BYTES_MAX,
             to,
         };
-        self.with_orders(|orders| {
-            let is_free = orders.len() < ORDERS_MAX;
-            is_free.then(|| orders.push(order))
-        })?;
+        self.with_orders(|orders| (orders.len() < ORDERS_MAX).then(|| orders.push(order)))?;
         Some(from)
     }
 
@@ -123,6 +121,7 @@ impl Recordings {
     }
 
     fn any(&self, matches: impl Fn(&Wanted) -> bool) -> bool {
+        // A pass that does not see a new order yet is only not recorded: the order gets a later call.
         if self.count.load(Ordering::Relaxed) == 0 {
             return false;
         }

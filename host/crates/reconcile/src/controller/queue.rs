@@ -213,6 +213,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
                 sequence,
                 since,
             } if rank <= self.rank(handle, class, now) => KeyState::Ready {
+                // Only the class rises: a repeated trigger must not send a waiting key back to the end.
                 class: earlier.min(class),
                 rank,
                 sequence,
@@ -258,6 +259,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         let KeyState::Running { dirty } = entry.state else {
             return;
         };
+        // A pass that only waited for the cache says nothing about the failure before it, so the back-off stays.
         if matches!(
             next,
             Next::Settled | Next::RequeueAfter(_) | Next::UntilChanged | Next::Forget
@@ -321,9 +323,11 @@ impl<K: Eq + Hash + Clone> Queue<K> {
 
     /// Returns the index of the key whose turn is next.
     fn next_handle(&mut self) -> Option<usize> {
+        // Sorts after all keys of the namespace that had the last turn.
         let last = (self.turn.clone(), Duration::MAX, u64::MAX, usize::MAX);
         let mut others = self.due.range((Bound::Excluded(last), Bound::Unbounded));
         let Some((namespace, _, _, handle)) = others.next().or_else(|| self.due.first()) else {
+            // Ranks order keys and delay none: if no rank has passed yet, the first key runs now.
             return self.ready.first().map(|(_, _, handle)| *handle);
         };
         self.turn.clone_from(namespace);
@@ -382,6 +386,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
                 ..
             } => {
                 self.edits -= usize::from(*class == Class::User);
+                // `promote` has moved it already.
                 if !self.ready.remove(&(*rank, *sequence, handle)) {
                     let namespace = (self.namespace)(&entry.key);
                     self.due.remove(&(namespace, *rank, *sequence, handle));
@@ -461,6 +466,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
 
     /// Returns a failed key's next delay.
     fn backoff(&mut self, handle: usize) -> Duration {
+        // Another seed each time: keys that failed together must not be retried together.
         let seed = self.seed ^ self.next_sequence();
         let Some(entry) = self.entries.get_mut(handle) else {
             return BACKOFF_MAX;

@@ -49,6 +49,7 @@ pub(crate) struct Allowance {
 impl WriteLimit {
     /// Takes up to `wanted` tokens from the bucket.
     pub(crate) fn take(&mut self, wanted: usize, rate: Rate, now: Instant) -> Allowance {
+        // Without writes, an open breaker makes nobody wait.
         if wanted == 0 {
             return Allowance {
                 writes: 0,
@@ -133,6 +134,7 @@ impl NamespaceBudgets {
         let key = (plugin.clone(), Arc::from(namespace.unwrap_or_default()));
         let budget = budgets.entry(key).or_default();
         let own = parent(wanted.min(budget.free(rate, now)));
+        // The parent's limit is the lower one, so the namespace pays only for what the parent may write.
         if own.wait.is_some() {
             budget.take(own.writes, rate, now);
             return (own, false);
@@ -148,7 +150,7 @@ impl NamespaceBudgets {
         now: Instant,
     ) -> Option<(Arc<str>, Share)> {
         let mut budgets = self.0.lock();
-        // A full bucket equals a new one.
+        // A full bucket equals a new one. Nothing else removes the namespaces that are gone.
         let is_full = |budget: &WriteLimit| budget.bucket.available(rate, now) == rate.burst;
         budgets.retain(|(owner, _), budget| owner != plugin || !is_full(budget));
         budgets

@@ -100,6 +100,7 @@ impl LimitExceeded {
             max,
             largest,
         } = full;
+        // The cache counts cluster-scoped objects under the empty name.
         let place = describe_place((plugin, Some(&**namespace).filter(|name| !name.is_empty())));
         let (max, limit) = if *by_objects {
             (format!("{} children", max.objects), OBJECTS_PER_NAMESPACE)

@@ -51,6 +51,7 @@ impl ParentLimits {
     ) -> (Allowance, bool) {
         if self.cause.as_ref() != Some(cause) {
             self.cause = Some(cause.clone());
+            // Only this record: with refilled buckets, each edit would allow another whole answer.
             self.written.clear();
         }
         let first_rate = first_rate(limits);
@@ -77,15 +78,14 @@ impl ParentLimits {
             writes += 1;
             self.written.extend(hash);
         }
-        let waits = [
+        let wait = [
             self.firsts.take(first_writes, first_rate, now).wait,
             self.others.take(other_writes, other_rate, now).wait,
-        ];
-        let wait = waits
-            .into_iter()
-            .flatten()
-            .max()
-            .filter(|_| writes < operations.len());
+        ]
+        .into_iter()
+        .flatten()
+        .max()
+        .filter(|_| writes < operations.len());
         (Allowance { writes, wait }, by_firsts)
     }
 }
@@ -95,6 +95,7 @@ fn first_write(operation: &Operation) -> Option<u64> {
     let (Operation::Create { id, .. } | Operation::Prune { id, .. }) = operation else {
         return None;
     };
+    // If two children have the same hash, the second one only counts as a later write.
     let mut hasher = DefaultHasher::new();
     id.hash(&mut hasher);
     Some(hasher.finish())

@@ -61,8 +61,8 @@ pub(crate) struct ChildUsage {
 }
 
 impl Quota<'_> {
-    /// Removes the operations from a plan that would exceed a limit, and with them the prunes, which run only after
-    /// everything else is as desired. `usage` returns the plugin's children in a namespace.
+    /// Removes the operations from a plan that would exceed a limit, and the prunes with them. `usage` returns the plugin's
+    /// children in a namespace.
     pub(crate) fn throttle(
         &self,
         plan: &mut Plan,
@@ -94,6 +94,7 @@ impl Quota<'_> {
                 first.get_or_insert(exceeded);
                 return true;
             }
+            // The cache shows these writes only later, but the plan's next operations must count them.
             usage.all = usage.all.and(growth.size);
             usage.nested += growth.nested;
             retained += growth.retained;
@@ -101,6 +102,7 @@ impl Quota<'_> {
         };
         let waiting: Vec<Operation> = plan.operations.extract_if(.., exceeds).collect();
         let exceeded = first?;
+        // Prunes run only after everything else is as desired.
         plan.operations
             .retain(|operation| !matches!(operation, Operation::Prune { .. }));
         Throttled::by_limit((RECHECK, exceeded), &waiting, self.observed)

@@ -52,6 +52,7 @@ impl Throttled {
         }
         let rest = plan.operations.split_off(OPERATIONS_MAX);
         let remaining = rest.len();
+        // Prunes come last: if the rest begins with one, all children are written.
         let message = if matches!(rest.first(), Some(Operation::Prune { .. })) {
             format!("{remaining} children are left to be deleted")
         } else {

@@ -105,9 +105,10 @@ impl PassFiles {
         let mut file = BufWriter::new(NamedTempFile::new_in(&self.directory)?);
         serde_json::to_writer(&mut file, &contents)?;
         file.flush()?;
-        let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
-        // Not synced: a file that a machine crash damages is ignored.
-        file.persist(self.path(plugin, parent))?;
+        file.into_inner()
+            .map_err(io::IntoInnerError::into_error)?
+            // Not synced: a file that a machine crash damages is ignored.
+            .persist(self.path(plugin, parent))?;
         Ok(())
     }
 
@@ -206,6 +207,7 @@ fn mark_used(path: &Path) {
 
 fn read(path: &Path) -> io::Result<Contents> {
     let mut text = Vec::new();
+    // A larger file ends within the JSON, so the host ignores it as damaged.
     File::open(path)?.take(BYTES_MAX).read_to_end(&mut text)?;
     Ok(serde_json::from_slice(&text)?)
 }

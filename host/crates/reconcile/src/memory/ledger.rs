@@ -111,6 +111,7 @@ impl Ledger {
     /// Defers a round's events to the pass's report.
     pub(crate) fn defer_events(&mut self, parent: &ObjectId, events: &[Event]) {
         let deferred = self.entry(parent).deferred.get_or_insert_default();
+        // Each round's answer may have the events of the one before.
         let new: Vec<Event> = events
             .iter()
             .filter(|event| !deferred.contains(event))

@@ -49,7 +49,9 @@ pub(super) async fn apply<'a>(pass: &Pass<'_>, mut planned: Planned<'a>) -> Appl
         let plan = planned.plan.to_string().trim_end().replace('\n', "; ");
         info!(plan, "applying");
     }
+    // `planned` keeps the whole plan: a child whose operation has to wait is not ready.
     let mut plan = planned.plan.clone();
+    // Before the limits, which would charge for writes that have to wait anyway.
     set_aside(pass, &planned, &mut plan).await;
     let throttled = throttle(pass, &planned, &mut plan);
     let result = execute(pass, &mut planned, &plan).await;
@@ -76,7 +78,7 @@ async fn execute(
     let live = live_with_absences(context, plan).await?;
     let random = shared.random;
     let mut random = move |buffer: &mut [u8]| random(buffer);
-    // The current account, even if the pass began under an earlier one.
+    // The current account: grants apply at once, and the Plugin may have lost the one that the pass began under.
     let account = context.slot.current().revision.account.clone();
     let mut session = Session {
         plugin: &context.plugin,
@@ -151,6 +153,7 @@ async fn live_secrets(
         if generate.is_empty() {
             continue;
         }
+        // Without a grant for full access, the cache holds hashes of the values.
         let Some(live) = read_live(context, kind, id).await? else {
             continue;
         };
@@ -195,8 +198,9 @@ pub(super) async fn read_live(
     kind: &Gvk,
     id: &ObjectId,
 ) -> Result<Option<Object>, Error> {
-    let cluster = &context.shared.cluster;
-    cluster
+    context
+        .shared
+        .cluster
         .live_get(kind, id.namespace.as_deref(), &id.name)
         .await
         .map_err(|source| Error::Read {

@@ -142,6 +142,7 @@ fn record(
     report: &CallReport,
     recording: &Recording,
 ) {
+    // The guest runs again from the start when the kind is cached.
     if matches!(report.end, End::Parked(_)) {
         return;
     }

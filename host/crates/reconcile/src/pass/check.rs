@@ -76,6 +76,7 @@ pub(super) fn record_outcome<T>(pass: &Pass<'_>, parent: &Object, checked: &Step
                 // The guest works. The earlier passes show whether the parent or the revision is wrong.
                 FaultKind::Invalid => Some((reason::INVALID, &fault.message, false)),
                 FaultKind::Fatal => {
+                    // A deletion is retried until the finalizer is off.
                     if *phase == Phase::Reconcile {
                         epoch.given_up.add(parent, condition);
                     }

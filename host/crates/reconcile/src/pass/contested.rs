@@ -12,11 +12,11 @@ use super::{
     plan::Planned,
 };
 
-/// Removes the operations from `plan` that would repeat a contested write too early, and with them the prunes, which run
-/// only after everything else is as desired.
+/// Removes the operations from `plan` that would repeat a contested write too early, and the prunes with them.
 pub(super) async fn set_aside(pass: &Pass<'_>, planned: &Planned<'_>, plan: &mut Plan) {
     let now = Instant::now().into_std();
     let generation = planned.parent.generation;
+    // A block, because the ledger, which all parents' passes share, must be free during the live reads below.
     let contested: Vec<Operation> = {
         let mut ledger = pass.context.ledger.lock();
         let repeats = ledger.repeats(pass.id);
@@ -30,6 +30,7 @@ pub(super) async fn set_aside(pass: &Pass<'_>, planned: &Planned<'_>, plan: &mut
         // Children without the finalizer on their parent would not be finalized.
         plan.operations.clear();
     } else if !contested.is_empty() {
+        // Prunes run only after everything else is as desired.
         plan.operations
             .retain(|operation| !matches!(operation, Operation::Prune { .. }));
     }
@@ -84,6 +85,7 @@ async fn explain(
 
 /// Returns a status write as the ledger compares it.
 pub(super) fn status_write(context: &Context, parent: &Object) -> RepeatableWrite {
+    // A closure, because most parents have no recent status write to compare with.
     let digest = || plan::own_status(&context.plugin, parent).to_hex();
     let mut ledger = context.ledger.lock();
     ledger.repeats(&parent.id()).status_write(parent, digest)
@@ -96,8 +98,9 @@ pub(super) fn record_status(
     parent: &Object,
     written: &Written,
 ) {
-    let cached = context.registration.parent(&parent.id());
-    let after = cached
+    let after = context
+        .registration
+        .parent(&parent.id())
         .filter(|parent| parent.resource_version == written.resource_version)
         .or_else(|| {
             // Another client was faster.
@@ -110,6 +113,7 @@ pub(super) fn record_status(
     if repeats.record(write, Instant::now().into_std()) {
         context.metrics.contested();
     }
+    // After `record`, which clears the last digest.
     if let Some(after) = after {
         let digest = plan::own_status(&context.plugin, &after).to_hex();
         repeats.set_status(&digest, after.resource_version);

@@ -1,4 +1,5 @@
-//! What passes share: [`Context`], with all others of the same plugin and parent kind, and [`Pass`], among their own steps.
+//! The values that passes share: [`Context`], with all others of the same plugin and parent kind, and [`Pass`], among
+//! their own steps.
 
 use std::sync::{Arc, atomic::AtomicU64};
 

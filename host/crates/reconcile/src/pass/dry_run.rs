@@ -110,6 +110,7 @@ impl DryRunOutcome {
             Self::Planned(draft) => {
                 let other = match known {
                     Some(Self::Planned(known)) => Some(known),
+                    // Compared with nothing, every change would count as the candidate's.
                     Some(Self::Pending { waiting }) => return Err(waiting),
                     _ => None,
                 };
@@ -154,11 +155,15 @@ impl Draft {
             self.plan.subtract(&known.plan);
             status = status.filter(|status| known.status(plugin, now).as_ref() != Some(status));
         }
-        let operations = self.plan.operations.iter();
         PlannedChanges {
             changes: self.plan.changes(),
             status: status.is_some(),
-            operations: operations.map(ToString::to_string).collect(),
+            operations: self
+                .plan
+                .operations
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
             differences: differences
                 .map(|differences| differences(&self, status.as_ref()))
                 .unwrap_or_default(),
@@ -257,6 +262,7 @@ async fn run(
         let observe = observe_for_candidate(context, registration, epoch, parent, &trace);
         let (pass, observed) = observe.instrument(span.clone()).await;
         let entered = observed.and_then(|observed| {
+            // Entered only here: a guard that lives across an await would catch other tasks' lines.
             let _in_span = span.enter();
             Ok((enter(&pass, &observed)?, observed))
         });
@@ -278,6 +284,7 @@ async fn run(
         let group = match context.shared.pool.dry_run(plugin, jobs).await {
             Ok(group) => group,
             Err(error) => {
+                // The guest has not run, so the candidate is not to blame.
                 let why = error_chain(&error).to_string();
                 results.extend(
                     waiting
@@ -295,6 +302,7 @@ async fn run(
             let outcome = evaluate(dry_run, report, reads.into_recording());
             results.push((id, outcome));
         }
+        // A slow group ends early, so that other dry runs get the thread in between.
         jobs = group.left;
     }
     results

@@ -46,6 +46,7 @@ pub(crate) fn enter(pass: &Pass<'_>, observed: &Observation) -> Step<Entered> {
         PassEntry::Release => return Err(Box::new(Skip::Released)),
         PassEntry::Paused | PassEntry::Pass(_) => {}
     }
+    // Before the pause: a paused parent that is not selected may belong to another host, and gets no condition.
     let (choice, own_reads) = choose(pass, &observed.parent);
     match choice {
         Choice::Selected => {}

@@ -35,6 +35,7 @@ impl EventQueue {
         if let Some(write) = refused {
             debug!(reason = write.reason(), "event dropped, the queue is full");
             metrics.event_dropped();
+            // Otherwise the next one would raise the count of an Event that does not exist.
             shared.events.forget(&write);
         }
     }

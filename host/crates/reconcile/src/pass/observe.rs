@@ -44,6 +44,7 @@ pub(super) async fn observe<'a>(
             context.metrics.took_over(change.elapsed());
         }
         let revision = pass.epoch.revision.plugin.revision();
+        // Not earlier: before the lists are complete, the cache lacks parents.
         pass.epoch
             .begin_analysis(|| rollout::analysed_parents(context, revision));
     }

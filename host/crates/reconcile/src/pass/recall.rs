@@ -38,6 +38,7 @@ pub(super) fn recall(
         return Err(Box::new(Skip::Unchanged(next)));
     }
     let given_up = pass.epoch.given_up.condition_of(&observed.parent);
+    // A guest may finalize a parent that it has given up.
     match given_up.filter(|_| entered.phase == Phase::Reconcile) {
         Some(synced) => Err(Box::new(Skip::GivenUp(synced))),
         None => Ok(inputs),
@@ -49,9 +50,11 @@ fn inputs(pass: &Pass<'_>, observed: &Observation, entered: &Entered) -> Inputs 
     let revision = plugin.revision().as_bytes();
     let mut inputs = Inputs::for_revision(plugin.contract(), revision, &entered.hash_key);
     inputs.children(&observed.children);
+    // Only the ledger knows it: no object among the inputs shows it.
     inputs.flag(entered.namespace_terminating);
     for child in &plugin.manifest().children {
         let resource = pass.context.shared.cluster.resource(&child.kind);
+        // A kind that the cluster begins or ceases to serve changes the plan, but no object.
         inputs.served(&child.kind, resource.as_ref());
         let kind = child.kind.group_kind();
         inputs.flag(entered.unreadable.contains_key(&kind));

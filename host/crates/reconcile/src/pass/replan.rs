@@ -27,6 +27,7 @@ pub(super) async fn replan<'a>(
     let planned = &mut applied.planned;
     planned.has_written |= execution.changed_children();
     let children = planned.children.to_mut();
+    // Without these, the second plan would create the same children again.
     add_written(children, execution, &planned.entered.hash_key);
     for id in conflicts {
         let kind = planned
@@ -38,6 +39,7 @@ pub(super) async fn replan<'a>(
         let Some(kind) = kind else { continue };
         match read_live(pass.context, kind, &id).await {
             Ok(Some(object)) => replace(children, object),
+            // Deleted again in between: the second plan creates the child.
             Ok(None) => {}
             Err(error) => {
                 applied.result = Err(error);

@@ -217,6 +217,7 @@ fn end_of_desired<'a>(
     let is_cached = !pass.registration.is_behind(pass.id);
     if applied.is_complete() {
         let mut ledger = pass.context.ledger.lock();
+        // While the cache is behind these writes, another round could only wait for it.
         if may_continue && is_cached {
             ledger.defer_events(pass.id, &report.events);
             return None;

@@ -164,6 +164,7 @@ impl<'a> PassResult<'a> {
                 reason: Skip::Fault { fault, .. },
                 ..
             } => fault.report.as_ref().map_or(&[], |report| &report.events),
+            // `Finalizing` has queued those of a released parent.
             PassEnd::Skipped { .. } | PassEnd::Released(..) | PassEnd::Superseded { .. } => &[],
         }
     }
@@ -261,6 +262,7 @@ impl<'a> PassResult<'a> {
             Skip::NotCalled => Conclusion::silent(Next::Backoff),
             Skip::Fault { fault, phase } => {
                 let next = match (fault.kind, phase) {
+                    // A deletion must not wait for a change that may never come.
                     (FaultKind::Retry, _) | (_, Phase::Finalize) => Next::Backoff,
                     (FaultKind::Invalid | FaultKind::Fatal, Phase::Reconcile) => Next::UntilChanged,
                 };
@@ -295,8 +297,9 @@ impl<'a> PassResult<'a> {
     /// A parent that is no longer selected keeps its children. One that never was is not touched, because the conditions
     /// may belong to another host.
     fn not_selected(&self, why: NotSelected) -> Conclusion<'a> {
-        let parent = self.parent;
-        let Some(parent) = parent.filter(|parent| plan::has_host_condition(self.plugin, parent))
+        let Some(parent) = self
+            .parent
+            .filter(|parent| plan::has_host_condition(self.plugin, parent))
         else {
             return Conclusion::silent(Next::UntilChanged);
         };
@@ -368,6 +371,7 @@ impl<'a> PassResult<'a> {
                 }
             }
             StatusWriteResult::Contested(wait) => Conclusion::silent(match next {
+                // Nothing else triggers the pass that writes the status back.
                 Next::UntilChanged => Next::RequeueAfter(*wait),
                 next => next.within(*wait),
             }),
@@ -453,11 +457,13 @@ fn after_apply<'a>(applied: &AppliedPlan<'a>) -> Conclusion<'a> {
     if *is_deferred {
         return Conclusion::silent(requested.within(REPORT_DEFERRED_MAX));
     }
-    let waits = [
+    let wait = [
         throttled.as_ref().map(|throttled| throttled.wait),
         contention.as_ref().map(|contention| contention.wait),
-    ];
-    let wait = waits.into_iter().flatten().min();
+    ]
+    .into_iter()
+    .flatten()
+    .min();
     let (synced, next) = match (conclusion.retry, throttled, contention) {
         (Some(retry), _, _) => {
             let next = after_failure(retry, requested);
@@ -494,6 +500,7 @@ fn after_failure(retry: Retry, next: Next) -> Next {
     match (retry, next) {
         (Retry::At(least), _) => Next::BackoffAtLeast(least),
         (Retry::Backoff, _) => Next::Backoff,
+        // With `Settled`, the parent would not be reported as stalled.
         (Retry::Never | Retry::OnChange, Next::Settled) => Next::UntilChanged,
         (Retry::Never | Retry::OnChange, next) => next,
     }

@@ -1,4 +1,4 @@
-//! Which first passes of a new revision count in its rollout analysis.
+//! Selects the first passes that count in a new revision's rollout analysis.
 
 use innkeeper_cluster::ParentConditions;
 use innkeeper_model::{Digest, ObjectId};
@@ -15,8 +15,10 @@ pub(crate) fn analysed_parents(
     revision: &Digest,
 ) -> Vec<(ObjectId, Generation)> {
     let has_history = context.ledger.lock().has_history();
-    let parents = context.registration.parents().into_iter();
-    parents
+    context
+        .registration
+        .parents()
+        .into_iter()
         .filter_map(|id| {
             let facts = parent_facts(context, &id, revision)?;
             facts.counts(has_history).then_some((id, facts.generation))
@@ -42,6 +44,7 @@ fn parent_facts(context: &Context, id: &ObjectId, revision: &Digest) -> Option<P
     let ledger = context.ledger.lock();
     let good_at = ledger.good_at(id);
     let failed_before = ledger.failed_before(id, revision);
+    // Running passes need it, and the conditions are parsed below.
     drop(ledger);
     Some(ParentFacts {
         generation: parent.generation,

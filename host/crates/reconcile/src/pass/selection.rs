@@ -72,11 +72,15 @@ pub(super) fn choose(pass: &Pass<'_>, parent: &Object) -> (Choice, Recording) {
         return unread(Choice::Selected);
     }
     let own = labels(&parent.json);
+    // Before the namespace is read: a parent that its own labels exclude needs no subscription.
     if let Err(why) = selection.select(&own, None) {
         return unread(Choice::NotSelected(why));
     }
-    let namespace = parent.namespace.as_ref();
-    let Some(name) = namespace.filter(|_| selection.asks_for_namespaces()) else {
+    let Some(name) = parent
+        .namespace
+        .as_ref()
+        .filter(|_| selection.asks_for_namespaces())
+    else {
         return unread(Choice::Selected);
     };
     let reference = ObjectRef {

@@ -70,11 +70,11 @@ impl Skipped {
 
 /// Lists the kinds that a pass waits for, with the reasons.
 pub(super) fn describe(waiting: &[Waiting]) -> String {
-    let descriptions: Vec<String> = waiting
+    waiting
         .iter()
         .map(|waiting| format!("{}: {}", waiting.kind, waiting.why))
-        .collect();
-    descriptions.join("; ")
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 /// Returns true unless another host has written the parent's condition `Synced`.

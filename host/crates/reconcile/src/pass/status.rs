@@ -181,6 +181,7 @@ async fn write(
             record_write(context, &id, &id, "status", &written);
             record_status(context, repeatable, parent, &written);
             context.ledger.lock().set_status_refused(&id, None);
+            // The cache has this write already, so its watch event triggers nothing.
             let epoch = context.slot.current();
             if epoch.revision.plugin.manifest().reads_own_status {
                 context.registration.trigger([id], Cause::ParentStatus);
@@ -232,7 +233,7 @@ fn report_not_written(pass: &Pass<'_>, parent: &Object, synced: &Condition, erro
     if !error.is_refusal() {
         return;
     }
-    // The host's role allows Events.
+    // No condition can tell it, but the host's own role always allows Events.
     let (reason, message) = if error.kind == ErrorKind::Forbidden {
         // The plugin's role is missing.
         (STATUS_FORBIDDEN, message)

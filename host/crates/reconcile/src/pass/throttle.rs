@@ -31,6 +31,7 @@ pub(super) fn throttle(
         return None;
     };
     let context = pass.context;
+    // Limits apply at once, also to a pass that began under others.
     let epoch = context.slot.current();
     let nested = nested_kinds(context, planned.parent, epoch.revision.plugin.manifest());
     let quota = Quota {
@@ -46,6 +47,7 @@ pub(super) fn throttle(
             .child_usage(namespace, |kind| nested.contains(kind))
             .objects,
     });
+    // Quota and round come before the rate limits, which charge for every operation that is still in the plan.
     let rest = Throttled::by_round(plan);
     let permit = permit_operations(context, planned.parent, &plan.operations);
     let over_rate = Throttled::by_permit(permit, plan, &planned.children);
@@ -57,11 +59,13 @@ pub(super) fn throttle(
 fn nested_kinds(context: &Context, parent: &Object, manifest: &Manifest) -> BTreeSet<GroupKind> {
     let mut nested = manifest.parent_kinds();
     if parent.depth() > 0 {
-        let kinds = manifest
-            .children
-            .iter()
-            .map(|child| child.kind.group_kind());
-        nested.extend(kinds.filter(|kind| context.shared.cluster.has_parents(kind)));
+        nested.extend(
+            manifest
+                .children
+                .iter()
+                .map(|child| child.kind.group_kind())
+                .filter(|kind| context.shared.cluster.has_parents(kind)),
+        );
     }
     nested
 }

@@ -34,6 +34,7 @@ pub(super) fn record_operation(
     count_write(context, parent_id, operation.verb());
     if let Operation::Prune { uid, .. } = operation {
         context.registration.expect_deletion(parent_id, id, uid);
+        // The host has deleted it, so creating it again undoes nobody else's write.
         context.ledger.lock().repeats(parent_id).forget(id);
     }
 }

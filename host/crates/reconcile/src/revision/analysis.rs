@@ -90,6 +90,7 @@ impl Analysis {
         let Some(expected) = self.take(parent) else {
             return false;
         };
+        // A tenant has edited the parent since the swap: if the edit fails, the revision need not be to blame.
         if expected != generation {
             return self.pending() == 0;
         }

@@ -119,6 +119,7 @@ impl RevisionSlot {
         // Drop this reference first: without running passes, the last epoch ends here and needs no watches.
         drop(last);
         state.earlier.retain(|epoch| epoch.strong_count() > 0);
+        // Still under the lock, so that no pass begins with the new revision before its kinds are watched.
         state.notify(watch);
     }
 
@@ -126,12 +127,14 @@ impl RevisionSlot {
     /// pass.
     pub(crate) fn drop_ended(&self, watch: impl FnOnce(&Revision, &[Arc<Epoch>])) {
         let has_ended = |epoch: &Weak<Epoch>| epoch.strong_count() == 0;
+        // A read lock first: after nearly every pass nothing has ended, and a write lock would delay passes that begin.
         if !self.0.read().earlier.iter().any(has_ended) {
             return;
         }
         let mut state = self.0.write();
         let before = state.earlier.len();
         state.earlier.retain(|epoch| !has_ended(epoch));
+        // Another pass may have dropped them between the two locks.
         if state.earlier.len() < before {
             state.notify(watch);
         }

@@ -40,6 +40,7 @@ pub(crate) fn interest<'a>(
     let mut field_managers: BTreeSet<Arc<str>> = BTreeSet::new();
     let others = others.into_iter().map(|other| (other, false));
     for (revision, is_newest) in iter::once((newest, true)).chain(others) {
+        // The cache drops other managers' entries, and a running pass still compares children with its own revision's.
         field_managers.extend(revision.field_manager.clone());
         for declared in &revision.plugin.manifest().children {
             let required = is_newest && declared.required;
@@ -54,6 +55,7 @@ pub(crate) fn interest<'a>(
     // The plugin may no longer declare these kinds, so passes must not wait if the cluster does not serve one.
     children.extend(recorded_kinds.iter().map(|kind| child(kind, newest, false)));
     let mut kinds = BTreeSet::new();
+    // The first one of a kind stays: the newest revision's children come first.
     children.retain(|child| kinds.insert(child.kind.group_kind()));
     Interest {
         plugin: plugin.clone(),
