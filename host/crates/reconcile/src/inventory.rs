@@ -157,8 +157,11 @@ impl Inventory {
     ) -> Result<(), apply::Error> {
         let change = |recorded: &BTreeSet<Gvk>| recorded - kinds;
         if self.change(plugin, role, change).await? && role == Role::Child {
-            let kinds: Vec<String> = kinds.iter().map(ToString::to_string).collect();
-            let kinds = kinds.join(", ");
+            let kinds = kinds
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(", ");
             info!(%plugin, kinds, "removed unused child kinds from the inventory");
         }
         Ok(())

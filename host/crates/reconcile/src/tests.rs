@@ -200,8 +200,9 @@ async fn labels_managers_and_the_inventory_have_the_name_of_the_plugin_not_of_it
     let (world, _reconciler) = applied("east", revision_of(saying("hello"))).await;
     let child = world.server.get("configmaps", "a", "child").unwrap();
     let managers = |object: &Value| -> Vec<String> {
-        let entries = object["metadata"]["managedFields"].as_array().unwrap();
-        entries
+        object["metadata"]["managedFields"]
+            .as_array()
+            .unwrap()
             .iter()
             .map(|entry| entry["manager"].as_str().unwrap().to_owned())
             .collect()

@@ -140,9 +140,10 @@ pub fn observed(object: &Value) -> Object {
     let text = |value: &Value| value.as_str().map(std::sync::Arc::from);
     let list = |field: &str| metadata[field].as_array().cloned().unwrap_or_default();
     let ours = |field: &str| -> BTreeMap<_, _> {
-        let entries = metadata[field].as_object().cloned().unwrap_or_default();
-        entries
-            .iter()
+        metadata[field]
+            .as_object()
+            .into_iter()
+            .flatten()
             .filter(|(key, _)| key.starts_with("innkeeper.dev/"))
             .map(|(key, value)| (key.as_str().into(), text(value).unwrap()))
             .collect()
@@ -192,9 +193,9 @@ pub fn observed(object: &Value) -> Object {
         form: Access::Full,
         json: shown.to_string().into(),
     };
-    let mark = object.annotation(ANNOTATION_RETAINED_FOR);
-    let parent = mark.and_then(|mark| Some(key().verified(mark, &object.id())?.into()));
-    object.retained_for = parent;
+    object.retained_for = object
+        .annotation(ANNOTATION_RETAINED_FOR)
+        .and_then(|mark| Some(key().verified(mark, &object.id())?.into()));
     object
 }
 

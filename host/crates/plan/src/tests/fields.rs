@@ -422,10 +422,8 @@ fn the_first_field_that_differs_is_named() {
         "metadata": {"name": "a", "uid": "u", "resourceVersion": "1", "labels": {"b": "1"}},
         "data": {"a": "1", "b": "2"},
     }));
-    let named = |body: Value| {
-        let field = first_difference(&fields(body), &object);
-        field.map(|field| field.to_string())
-    };
+    let named =
+        |body: Value| first_difference(&fields(body), &object).map(|field| field.to_string());
     let same = json!({
         "metadata": {"name": "a", "annotations": {}, "labels": {"b": "1"}}, "data": {"a": "1"},
     });

@@ -128,8 +128,10 @@ fn an_object_marked_as_retained_without_the_proof_is_foreign() {
     let server = applied(&scene, &desired(vec![config_map("a").retained()]));
     let object = server.get(&id("ConfigMap", "a")).unwrap();
     let mark = |object: &Value| {
-        let mark = &object["metadata"]["annotations"]["innkeeper.dev/retained-for"];
-        mark.as_str().unwrap().to_owned()
+        object["metadata"]["annotations"]["innkeeper.dev/retained-for"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     };
     let copied = |field: &str, value: &str| {
         let mut copy = object.clone();

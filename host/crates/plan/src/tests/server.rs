@@ -358,8 +358,8 @@ fn step<'a>(value: &'a Value, member: &str) -> Option<&'a Value> {
         return value.get(key);
     }
     let keys: Map<String, Value> = serde_json::from_str(member.strip_prefix("k:")?).unwrap();
-    let items = value.as_array()?;
-    items
+    value
+        .as_array()?
         .iter()
         .find(|item| keys.iter().all(|(key, value)| item.get(key) == Some(value)))
 }

@@ -42,23 +42,23 @@ pub(crate) struct WriteLimit {
 pub(crate) struct Allowance {
     /// The writes that are allowed now.
     pub(crate) writes: usize,
-    /// The time until more writes are allowed; `None` if all wanted writes are.
+    /// The time until more writes are allowed; `None` if all requested writes are.
     pub(crate) wait: Option<Duration>,
 }
 
 impl WriteLimit {
-    /// Takes up to `wanted` tokens from the bucket.
-    pub(crate) fn take(&mut self, wanted: usize, rate: Rate, now: Instant) -> Allowance {
+    /// Takes up to `count` tokens from the bucket.
+    pub(crate) fn take(&mut self, count: usize, rate: Rate, now: Instant) -> Allowance {
         // Without writes, an open breaker makes nobody wait.
-        if wanted == 0 {
+        if count == 0 {
             return Allowance {
                 writes: 0,
                 wait: None,
             };
         }
-        let writes = wanted.min(self.free(rate, now));
+        let writes = count.min(self.free(rate, now));
         self.bucket.take(to_u64(writes), rate, now);
-        self.open |= writes < wanted;
+        self.open |= writes < count;
         let wait = self.open.then(|| self.bucket.wait(resume(rate), rate, now));
         Allowance { writes, wait }
     }
@@ -118,14 +118,14 @@ pub(crate) fn to_u64(number: usize) -> u64 {
 pub struct NamespaceBudgets(Mutex<BTreeMap<(PluginName, Arc<str>), WriteLimit>>);
 
 impl NamespaceBudgets {
-    /// Takes up to `wanted` writes from the limits of a parent and its namespace; `parent` takes them from the parent's.
+    /// Takes up to `count` writes from the limits of a parent and its namespace; `parent` takes them from the parent's.
     ///
     /// Neither is charged for a write that the other one refuses. Returns true if the namespace's limit is the lower one.
     pub(crate) fn take(
         &self,
         place: (&PluginName, Option<&str>),
         rate: Rate,
-        wanted: usize,
+        count: usize,
         now: Instant,
         parent: impl FnOnce(usize) -> Allowance,
     ) -> (Allowance, bool) {
@@ -133,13 +133,13 @@ impl NamespaceBudgets {
         let mut budgets = self.0.lock();
         let key = (plugin.clone(), Arc::from(namespace.unwrap_or_default()));
         let budget = budgets.entry(key).or_default();
-        let own = parent(wanted.min(budget.free(rate, now)));
+        let own = parent(count.min(budget.free(rate, now)));
         // The parent's limit is the lower one, so the namespace pays only for what the parent may write.
         if own.wait.is_some() {
             budget.take(own.writes, rate, now);
             return (own, false);
         }
-        (budget.take(wanted, rate, now), true)
+        (budget.take(count, rate, now), true)
     }
 
     /// Returns the namespace that has used the largest share of its writes, and that share; `None` if all buckets are full.
@@ -218,10 +218,10 @@ mod tests {
     }
 
     /// Takes writes for parents without own limits.
-    fn take(budgets: &NamespaceBudgets, limits: &Limits, wanted: usize, now: Instant) -> usize {
+    fn take(budgets: &NamespaceBudgets, limits: &Limits, count: usize, now: Instant) -> usize {
         let place = (&PluginName::new("web").unwrap(), Some("demo"));
         let free = |writes| Allowance { writes, wait: None };
-        let (allowance, _) = budgets.take(place, namespace_rate(limits), wanted, now, free);
+        let (allowance, _) = budgets.take(place, namespace_rate(limits), count, now, free);
         allowance.writes
     }
 
@@ -232,10 +232,10 @@ mod tests {
         let limits = Limits::default();
         let start = Instant::now();
         for parent in 0..10_000_u32 {
-            for wanted in [3, 1, 1] {
+            for count in [3, 1, 1] {
                 // 4,000 parents per second are more than any host was seen to do.
                 let now = start + SECOND / 4000 * parent;
-                assert_eq!(take(&budgets, &limits, wanted, now), wanted, "{parent}");
+                assert_eq!(take(&budgets, &limits, count, now), count, "{parent}");
             }
         }
         assert!(limits.namespace_objects_max >= 2 * 20_000);
@@ -275,9 +275,9 @@ mod tests {
             burst: 10,
             refill: MINUTE,
         };
-        let take = |parent: &mut WriteLimit, wanted| {
+        let take = |parent: &mut WriteLimit, count| {
             let own = |writes| parent.take(writes, per_minute(4), now);
-            let (allowance, is_namespace) = budgets.take(place, rate, wanted, now, own);
+            let (allowance, is_namespace) = budgets.take(place, rate, count, now, own);
             (allowance.writes, allowance.wait.is_some(), is_namespace)
         };
         assert_eq!(take(&mut parent, 6), (4, true, false));
@@ -300,12 +300,12 @@ mod tests {
             let mut now = start;
             let mut budget = WriteLimit::default();
             let mut written = 0;
-            for (pause_ms, wanted) in wants {
+            for (pause_ms, count) in wants {
                 now += Duration::from_millis(pause_ms);
-                let allowance = budget.take(wanted, per_minute(limit.into()), now);
+                let allowance = budget.take(count, per_minute(limit.into()), now);
                 written += allowance.writes;
-                prop_assert!(allowance.writes <= wanted);
-                prop_assert_eq!(allowance.wait.is_none(), allowance.writes == wanted);
+                prop_assert!(allowance.writes <= count);
+                prop_assert_eq!(allowance.wait.is_none(), allowance.writes == count);
                 let minutes = (now - start).as_secs_f64() / 60.0;
                 let most = f64::from(limit) * (minutes + 1.0) + 1.0;
                 prop_assert!(f64::from(u32::try_from(written).unwrap()) <= most);

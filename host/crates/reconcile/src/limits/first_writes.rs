@@ -36,8 +36,8 @@ pub(crate) struct ParentLimits {
 
 impl ParentLimits {
     /// Takes writes that belong to no child, such as a status.
-    pub(crate) fn take(&mut self, wanted: usize, limits: &Limits, now: Instant) -> Allowance {
-        self.others.take(wanted, parent_rate(limits), now)
+    pub(crate) fn take(&mut self, count: usize, limits: &Limits, now: Instant) -> Allowance {
+        self.others.take(count, parent_rate(limits), now)
     }
 
     /// Takes the first operations of a plan, up to the first one that has to wait. Returns true if that one is a first

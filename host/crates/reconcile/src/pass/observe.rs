@@ -71,8 +71,8 @@ pub(super) async fn observe_for_candidate<'a>(
         let until = Instant::now();
         return (pass, Err(Box::new(Skip::AwaitOwnWrites { until })));
     }
-    let observed = registration.observe(id).await;
-    let observed = observation(&pass, observed).map_err(|skipped| skipped.reason);
+    let observed =
+        observation(&pass, registration.observe(id).await).map_err(|skipped| skipped.reason);
     (pass, observed)
 }
 

@@ -62,8 +62,9 @@ async fn a_condition_explains_a_refused_finalizer_and_the_remedy() {
     let answer = json!({"message": "spec.must: Required value"});
     world.server.refuse("PATCH webs ", 422, answer);
     let status_writes = || {
-        let writes = world.server.writes();
-        writes
+        world
+            .server
+            .writes()
             .iter()
             .filter(|write| write.starts_with("PATCH webs/status "))
             .count()
@@ -113,8 +114,9 @@ async fn a_denied_status_is_tried_once_in_each_pass() {
     world.server.refuse("PATCH webs/status ", 403, answer);
     world.put_parent("a", 2);
     let status_writes = || {
-        let writes = world.server.writes();
-        writes
+        world
+            .server
+            .writes()
             .iter()
             .filter(|write| write.starts_with("PATCH webs/status "))
             .count()

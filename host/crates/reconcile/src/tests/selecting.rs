@@ -283,8 +283,10 @@ async fn guests_cannot_read_the_namespaces_that_the_host_reads() {
         name: "a".into(),
     };
     let ask = |granted: &Arc<[ReadKind]>| {
-        let mut reads = reconciler.registration().reads(&observed, granted);
-        reads.read(&ReadKey::Get(reference.clone()))
+        reconciler
+            .registration()
+            .reads(&observed, granted)
+            .read(&ReadKey::Get(reference.clone()))
     };
     let not_granted = ReadFailure::NotGranted(reference.kind.clone());
     assert_eq!(ask(&revision.reads), Answer::Failed(not_granted));

@@ -15,8 +15,9 @@ fn limited(guest: Guest, writes_per_minute_max: u32) -> Revision {
 
 fn creates(world: &World, namespace: &str) -> usize {
     let line = format!("PATCH configmaps {namespace}/child");
-    let writes = world.server.writes();
-    writes
+    world
+        .server
+        .writes()
         .iter()
         .filter(|write| write.starts_with(&line))
         .count()

@@ -9,8 +9,9 @@ async fn a_second_host_is_named_and_both_slow_down() {
     world.put_parent("a", 1);
     let hosts = ["one", "two"].map(|text| world.reconciler("web", revision_of(saying(text))));
     let child_writes = || {
-        let writes = world.server.writes();
-        writes
+        world
+            .server
+            .writes()
             .iter()
             .filter(|write| *write == "PATCH configmaps a/child")
             .count()

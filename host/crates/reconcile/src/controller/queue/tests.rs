@@ -571,8 +571,9 @@ proptest! {
         for (key, time) in triggers {
             queue.trigger(key, Class::User, at(time));
         }
-        let tickets = std::iter::from_fn(|| queue.pop(at(first)));
-        let order: Vec<Namespace> = tickets.map(|ticket| three_namespaces(ticket.key)).collect();
+        let order: Vec<Namespace> = std::iter::from_fn(|| queue.pop(at(first)))
+            .map(|ticket| three_namespaces(ticket.key))
+            .collect();
         for (place, namespace) in order.iter().enumerate() {
             let after = &order[place + 1..];
             let until = after.iter().position(|other| other == namespace);
@@ -592,8 +593,12 @@ proptest! {
         // The keys without a pass since the last swap.
         let mut owed = BTreeSet::new();
         let running = |reference: &Reference| -> BTreeSet<u8> {
-            let running = reference.keys.iter().filter(|(_, promise)| promise.running);
-            running.map(|(key, _)| *key).collect()
+            reference
+                .keys
+                .iter()
+                .filter(|(_, promise)| promise.running)
+                .map(|(key, _)| *key)
+                .collect()
         };
         for step in steps {
             let before = running(&reference);
