@@ -7,6 +7,8 @@
 use innkeeper_model::{ManagedEntry, Object};
 use serde_json::{Map, Value, json};
 
+use super::fields;
+
 /// Field names from an object's root to one field.
 pub type Path = Vec<String>;
 
@@ -122,9 +124,7 @@ impl Owners {
     /// Returns the JSON patch that makes a manager the fields' only owner, including tests for UID and version; none if the
     /// manager has never applied the object. With `as_null` it also sets the fields to null, which some kinds refuse.
     pub fn take_over(&self, manager: &str, paths: &[Path], as_null: bool) -> Option<Value> {
-        let is_own = |entry: &ManagedEntry| {
-            entry.applied && entry.subresource.is_none() && *entry.manager == *manager
-        };
+        let is_own = |entry: &ManagedEntry| fields::is_applied_by(entry, manager, None);
         if !self.managed.iter().any(|(entry, _)| is_own(entry)) {
             return None;
         }

@@ -115,9 +115,7 @@ pub(super) fn is_covered(object: &Object, manager: &str, stated: &Map<String, Va
     object
         .managed
         .iter()
-        // An apply changes only the entry for earlier applies to the object itself: entries for updates and subresources
-        // keep their fields.
-        .filter(|entry| entry.applied && entry.subresource.is_none() && *entry.manager == *manager)
+        .filter(|entry| fields::is_applied_by(entry, manager, None))
         .filter_map(|entry| fields::Owned::parse(&entry.fields))
         .any(|owned| {
             let has_all = |paths: &[absence::Path]| paths.iter().all(|path| owned.has(path));

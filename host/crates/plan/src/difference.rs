@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt};
 use innkeeper_model::{ANNOTATION_APPLIED, Access, Object};
 use serde_json::{Map, Value};
 
-use super::fields::Owned;
+use super::fields::{self, Owned};
 
 /// A field's path, such as `spec.replicas`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,11 +99,11 @@ pub fn is_by_other_host(body: &Map<String, Value>, observed: &Object, manager: &
 /// The rest belongs to the API server or to other field managers. List items are compared by `name`, else by
 /// their place.
 pub fn owned_part(body: &Map<String, Value>, observed: &Object, manager: &str) -> Value {
-    let entry = observed
+    let owned = observed
         .managed
         .iter()
-        .find(|entry| entry.applied && entry.subresource.is_none() && *entry.manager == *manager);
-    let owned = entry.and_then(|entry| Owned::parse(&entry.fields));
+        .find(|entry| fields::is_applied_by(entry, manager, None))
+        .and_then(|entry| Owned::parse(&entry.fields));
     let object: Value = serde_json::from_str(&observed.json).unwrap_or_default();
     match object {
         Value::Object(object) => Value::Object(part(body, object, owned.as_ref())),

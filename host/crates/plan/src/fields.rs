@@ -11,11 +11,22 @@ mod items;
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
+use innkeeper_model::ManagedEntry;
 use serde::{
     Deserialize, Deserializer,
     de::{MapAccess, Visitor},
 };
 use serde_json::{Map, Value};
+
+/// Returns true if the entry is for a manager's applies to the object itself, or to a subresource.
+pub(super) fn is_applied_by(
+    entry: &ManagedEntry,
+    manager: &str,
+    subresource: Option<&str>,
+) -> bool {
+    // An apply changes no other entry: those for updates and for other subresources keep their fields.
+    entry.applied && entry.subresource.as_deref() == subresource && *entry.manager == *manager
+}
 
 /// The fields that a manager owns below a path, as a tree of member names.
 #[derive(Debug, Default)]

@@ -12,7 +12,7 @@ use innkeeper_model::{ANNOTATION_APPLIED, Backoff, Object, ObjectId, Operation, 
 
 use super::contention::{Contention, Undone};
 
-/// After how many repetitions, each within [`SOON`] of the one before, a write is contested.
+/// The number of repetitions, each within [`SOON`] of the one before, that makes a write contested.
 ///
 /// A user who tries something out, or a controller that starts, causes fewer.
 const REPEATS_MAX: u32 = 5;

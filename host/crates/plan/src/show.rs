@@ -10,11 +10,13 @@ impl fmt::Display for Plan {
         for operation in &self.operations {
             writeln!(f, "{operation}")?;
         }
-        self.children.iter().try_for_each(|child| held_up(child, f))
+        self.children
+            .iter()
+            .try_for_each(|child| fmt_blocked(child, f))
     }
 }
 
-fn held_up(child: &PlannedChild, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn fmt_blocked(child: &PlannedChild, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let PlannedChild { kind, id, .. } = child;
     let place = match &id.namespace {
         Some(namespace) => format!("{kind} {namespace}/{}", id.name),

@@ -273,11 +273,10 @@ impl<'a> ObservedStatus<'a> {
 
 /// Returns what a manager owns in a parent's status; `None` if it owns nothing.
 fn owned<'a>(parent: &'a Object, manager: &str) -> Option<Owned<'a>> {
-    let entry = parent.managed.iter().find(|entry| {
-        entry.applied
-            && entry.subresource.as_deref() == Some("status")
-            && *entry.manager == *manager
-    })?;
+    let entry = parent
+        .managed
+        .iter()
+        .find(|entry| fields::is_applied_by(entry, manager, Some("status")))?;
     Owned::parse(&entry.fields)?.into_field("status")
 }
 

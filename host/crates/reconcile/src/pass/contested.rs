@@ -1,4 +1,4 @@
-//! Contested writes: sets those aside that other clients undo again and again, and reads the cause once from the API server.
+//! Sets aside the writes that other clients keep undoing, and reads the cause once from the API server.
 
 use innkeeper_apply::Written;
 use innkeeper_model::{Access, Gvk, Object, ObjectId, Operation, error_chain};

@@ -182,11 +182,8 @@ impl<'a> PassResult<'a> {
                 let next = after_failure(failure.retry, Next::Backoff);
                 if failure.reason == reason::FINALIZER_REFUSED {
                     let synced = not_synced(failure.reason, failure.message.as_str());
-                    match report {
-                        // With the same field manager as the status before the attempt.
-                        Some(report) => Conclusion::for_report(report, synced, next),
-                        None => Conclusion::for_host(synced, next),
-                    }
+                    // With a report, the same field manager writes as before the attempt.
+                    Conclusion::new(*report, synced, next)
                 } else {
                     Conclusion::silent(next)
                 }
@@ -267,10 +264,7 @@ impl<'a> PassResult<'a> {
                     (FaultKind::Invalid | FaultKind::Fatal, Phase::Reconcile) => Next::UntilChanged,
                 };
                 let synced = plan::fault_condition(fault);
-                match &fault.report {
-                    Some(report) => Conclusion::for_report(report, synced, next),
-                    None => Conclusion::for_host(synced, next),
-                }
+                Conclusion::new(fault.report.as_ref(), synced, next)
             }
             Skip::Refused { reason, message } => {
                 Conclusion::for_host(not_synced(reason, message.as_str()), Next::Backoff)
@@ -419,11 +413,11 @@ impl<'a> Conclusion<'a> {
         Self { status: None, next }
     }
 
-    /// Leaves the guest's part and `Ready` as they are.
-    const fn for_host(synced: Condition, next: Next) -> Self {
+    /// Leaves `Ready` as it is, unless the guest states it; without a report, also the guest's part.
+    const fn new(report: Option<&'a Report>, synced: Condition, next: Next) -> Self {
         Self {
             status: Some(Status {
-                report: None,
+                report,
                 synced,
                 ready: None,
             }),
@@ -431,16 +425,14 @@ impl<'a> Conclusion<'a> {
         }
     }
 
+    /// Leaves the guest's part and `Ready` as they are.
+    const fn for_host(synced: Condition, next: Next) -> Self {
+        Self::new(None, synced, next)
+    }
+
     /// Leaves `Ready` as it is, unless the guest states it.
     const fn for_report(report: &'a Report, synced: Condition, next: Next) -> Self {
-        Self {
-            status: Some(Status {
-                report: Some(report),
-                synced,
-                ready: None,
-            }),
-            next,
-        }
+        Self::new(Some(report), synced, next)
     }
 }
 
