@@ -58,7 +58,7 @@ pub fn without_absences(
 ) -> Map<String, Value> {
     fn strip(fields: &mut Map<String, Value>, stored: &Value, path: &mut Path, always: &[Path]) {
         fields.retain(|name, field| {
-            // A missing field must not look like a stored null, which alone is sent again.
+            // A missing field must not look like a stored null: only that one is sent.
             let stored = stored.get(name).unwrap_or(&Value::Bool(false));
             path.push(name.clone());
             let is_kept = match field {

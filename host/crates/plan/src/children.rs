@@ -248,7 +248,7 @@ fn prunes(
     children: &[PlannedChild],
 ) -> Vec<Operation> {
     let blocks = |child: &PlannedChild| {
-        // Not an optional kind: the cluster may never serve it, and old children must not stay for ever.
+        // Optional kinds block nothing: the cluster may never serve them, and old children must not stay for ever.
         matches!(
             child.progress,
             Progress::NotOwned(_)

@@ -24,7 +24,7 @@ pub(super) fn is_applied_by(
     manager: &str,
     subresource: Option<&str>,
 ) -> bool {
-    // An apply changes no other entry: those for updates and for other subresources keep their fields.
+    // Only this entry follows an apply: those for updates and for other subresources keep their fields.
     entry.applied && entry.subresource.as_deref() == subresource && *entry.manager == *manager
 }
 

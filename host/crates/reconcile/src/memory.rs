@@ -161,7 +161,7 @@ impl Memory {
         inputs: &Inputs,
         mut ask: impl FnMut(&ReadKey) -> Answer,
     ) -> Option<Next> {
-        // A copy, because `ask` reads the cache, and other passes need this lock meanwhile.
+        // A copy: `ask` reads the cache, and other passes need this lock meanwhile.
         let Remembered { key, next, reads } = self.0.lock().by_parent.get(parent)?.clone();
         let mut inputs = inputs.clone();
         // With the same answers so far, a guest makes the same next read: either all answers are the same, or the first

@@ -189,7 +189,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         self.enqueue(key, class, false, now);
     }
 
-    /// Requests a less important pass: it begins when no other key is due, or an hour later than usual. The same holds for
+    /// Requests a less important pass: it begins when nothing else is due, or an hour later than usual. The same holds for
     /// the retries, until the next [`Queue::trigger`].
     pub fn trigger_last(&mut self, key: K, class: Class, now: Duration) {
         self.enqueue(key, class, true, now);
