@@ -134,8 +134,7 @@ fn parent(row: &Row, fields: &Value) -> Value {
 #[test]
 fn a_null_takes_a_defaulted_field_away_and_is_written_once() {
     let stage = stage_with_gadgets();
-    let host = stage.host();
-    stage.wait_served(&host, &MIRRORS_AND_GADGETS);
+    let host = stage.host_serving(&MIRRORS_AND_GADGETS);
     let namespace = stage.namespace("absence");
     let rows = rows();
     for state in [

@@ -78,8 +78,7 @@ pub(crate) fn annotate(fixture: &MoodyFixture, number: usize) {
 /// controller owns it. Until then it reports the object and changes nothing.
 #[test]
 fn an_object_without_a_controller_is_adopted_once_grant_and_parent_agree() {
-    let fixture = MoodyFixture::new(1);
-    let host = fixture.start_with(&adopting());
+    let (fixture, host) = MoodyFixture::started_with(1, &adopting());
     let other = fixture.site.stage.get("", ("v1", "Namespace", "default"));
     let foreign_owner = json!([{
         "apiVersion": "v1", "kind": "Namespace", "name": "default",
@@ -123,8 +122,7 @@ fn an_object_without_a_controller_is_adopted_once_grant_and_parent_agree() {
 /// grant.
 #[test]
 fn a_parent_that_asks_for_adoption_waits_for_the_grant() {
-    let fixture = MoodyFixture::new(1);
-    let host = fixture.start_with(&grants(false));
+    let (fixture, host) = MoodyFixture::started_with(1, &grants(false));
     let free = create_object(&fixture, 1, &json!([]));
     let parent = json!({
         "apiVersion": API, "kind": "Moody", "spec": {},

@@ -32,15 +32,13 @@ const FILES_CLAIMS: [Target<'static>; 2] = [
 ];
 
 fn once(prefix: &str) -> (Site, Value) {
-    let site = Site::new(prefix);
-    site.apply_example("examples/backup/01-article.yaml");
+    let site = Site::with_example(prefix, "examples/backup/01-article.yaml");
     let parent = site.wait_ready(ONCE);
     (site, parent)
 }
 
 fn files(prefix: &str) -> (Site, Value) {
-    let site = Site::new(prefix);
-    site.apply_example("examples/backup/04-files.yaml");
+    let site = Site::with_example(prefix, "examples/backup/04-files.yaml");
     let parent = site.wait_ready(FILES);
     (site, parent)
 }
@@ -89,9 +87,7 @@ fn the_scripts_of_the_article_run_where_the_configuration_allows_them() {
         let arguments = &mut stage.options.arguments;
         arguments.extend(["--config".to_owned(), config]);
     }
-    let host = stage.host();
-    let crds = ["backups.gobackup.io", "wordpresses.example.com"];
-    stage.wait_served(&host, &crds);
+    let host = stage.host_serving(&["backups.gobackup.io", "wordpresses.example.com"]);
     let namespace = stage.namespace("backup-scripts");
     let code = json!({
         "apiVersion": "example.com/v1", "kind": "Wordpress", "metadata": {"name": "code"},
@@ -344,8 +340,7 @@ fn the_claims_outlive_the_parent_and_are_reused() {
 #[test]
 fn a_schedule_states_the_placement_of_its_pods() {
     const ORDERS: Target<'static> = (API, "Backup", "orders");
-    let site = Site::new("backup-placement");
-    site.apply_example("examples/backup/07-notifiers.yaml");
+    let site = Site::with_example("backup-placement", "examples/backup/07-notifiers.yaml");
     site.wait_ready(ORDERS);
     let template = |site: &Site| {
         let schedule = site.get(("batch/v1", "CronJob", "orders"));
@@ -386,8 +381,7 @@ fn a_schedule_states_the_placement_of_its_pods() {
 #[test]
 fn a_suspended_schedule_runs_once_for_each_requested_value() {
     const BACKUP: Target<'static> = (API, "Backup", "on-demand");
-    let site = Site::new("backup-now");
-    site.apply_example("examples/backup/05-run-now.yaml");
+    let site = Site::with_example("backup-now", "examples/backup/05-run-now.yaml");
     let ran = |parent: &Value| parent["status"]["successCount"] == 1;
     let parent = site.wait("the first run succeeds", BACKUP, ran);
     assert_eq!(parent["status"]["lastRunRequest"], "before-the-upgrade");
@@ -408,8 +402,7 @@ const RESTORE: Target<'static> = (API, "Restore", "on-demand-check");
 
 /// Returns a site with the objects of the Restore example, and the Restore with this spec patch.
 fn restoring(prefix: &str, edit: &Value) -> Site {
-    let site = Site::new(prefix);
-    site.apply_example("examples/backup/05-run-now.yaml");
+    let site = Site::with_example(prefix, "examples/backup/05-run-now.yaml");
     let objects = manifest::load("examples/backup/06-restore.yaml").unwrap();
     for mut object in objects {
         object["metadata"]["namespace"] = site.namespace.clone().into();

@@ -61,8 +61,7 @@ fn rejected_credentials_end_the_host_with_a_remedy() {
     fs::write(&path, kubeconfig.to_string()).unwrap();
 
     let mut host = Host::start(&path, &stage.options).unwrap();
-    let status = host.process().wait_for(Duration::from_secs(30)).unwrap();
-    let log = host.log().unwrap();
+    let (status, log) = host.wait_exit(Duration::from_secs(30)).unwrap();
     assert_eq!(status.code(), Some(1), "{log}");
     let last = log.lines().last().unwrap();
     assert!(last.starts_with("error: "), "{log}");
@@ -118,8 +117,7 @@ fn a_second_plugin_of_the_same_name_is_refused_and_all_others_are_served() {
     let copy = stage.plane.directory().join("copy.wasm");
     fs::copy(&stage.options.plugins[0], &copy).unwrap();
     stage.options.plugins.insert(1, copy);
-    let host = stage.host();
-    stage.wait_served(&host, &[MEMCACHEDS, WORDPRESSES]);
+    let host = stage.host_serving(&[MEMCACHEDS, WORDPRESSES]);
     let namespace = stage.namespace("name-taken");
     stage.apply_example(&namespace, "examples/memcached/01-article.yaml");
     stage.wait(&host, &namespace, MEMCACHED, is_applied);
@@ -165,8 +163,7 @@ fn a_second_plugin_for_a_parent_kind_is_refused_with_the_name_of_the_first() {
     let second = copy_renamed(&stage, &first, "unruly", "untidy");
     stage.options.plugins.insert(0, second);
     stage.options.plugins.insert(0, first);
-    let host = stage.host();
-    stage.wait_served(&host, &["unrulies.test.innkeeper.dev", MEMCACHEDS]);
+    let host = stage.host_serving(&["unrulies.test.innkeeper.dev", MEMCACHEDS]);
     let namespace = stage.namespace("parent-taken");
     let parent = json!({
         "apiVersion": UNRULY.0, "kind": UNRULY.1, "metadata": { "name": UNRULY.2 },
@@ -216,8 +213,7 @@ fn a_crd_that_must_not_change_delays_only_its_own_plugin() {
     user.apply(&foreign).unwrap();
     let mark = stage.mark();
 
-    let host = stage.host();
-    stage.wait_served(&host, &[ETCDCLUSTERS]);
+    let host = stage.host_serving(&[ETCDCLUSTERS]);
     let narrower = wait_log_line(&host, &["plugin is not served", MEMCACHEDS]);
     for part in [
         "memcached.wasm",

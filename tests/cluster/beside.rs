@@ -73,8 +73,7 @@ fn a_host_without_a_lease_does_not_start_beside_a_holder() {
         let mark = stage.mark();
         let arguments = [&["--leader-elect=false"], scope].concat();
         let mut second = host(&stage, &arguments);
-        let status = second.process().wait_for(KNOWN_WITHIN).unwrap();
-        let log = second.log().unwrap();
+        let (status, log) = second.wait_exit(KNOWN_WITHIN).unwrap();
         assert!(!status.success(), "{scope:?}: {log}");
         for part in [
             "holder_",

@@ -59,9 +59,10 @@ fn wait_conflict(stage: &Stage, host: &Host, namespace: &str) -> String {
 /// condition. Repairing every change at once would never end.
 #[test]
 fn a_contested_field_is_restored_at_growing_intervals() {
-    let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
-    let host = stage.host();
-    stage.wait_served(&host, &["memcacheds.cache.example.com"]);
+    let (stage, host) = Stage::serving(
+        HostOptions::with_guests(&["memcached"]).unwrap().plugins,
+        &["memcacheds.cache.example.com"],
+    );
     let namespace = stage.namespace("conflict");
     let parent = json!({
         "apiVersion": PARENT.0, "kind": PARENT.1, "metadata": {"name": PARENT.2},
@@ -114,9 +115,10 @@ fn a_contested_field_is_restored_at_growing_intervals() {
 /// Changes that come from the parent's spec never count as a conflict, however many there are.
 #[test]
 fn edits_of_the_parent_are_no_conflict() {
-    let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
-    let host = stage.host();
-    stage.wait_served(&host, &["memcacheds.cache.example.com"]);
+    let (stage, host) = Stage::serving(
+        HostOptions::with_guests(&["memcached"]).unwrap().plugins,
+        &["memcacheds.cache.example.com"],
+    );
     let namespace = stage.namespace("edits");
     for size in 1..=10 {
         let parent = json!({

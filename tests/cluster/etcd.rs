@@ -24,8 +24,7 @@ const CLAIMS: [Target<'static>; 3] = [
 const OWNED: [Target<'static>; 5] = [MEMBERS, HEADLESS, CLIENT, RECORD, BUDGET];
 
 fn article(prefix: &str) -> (Site, Value) {
-    let site = Site::new(prefix);
-    site.apply_example("examples/etcd/01-article.yaml");
+    let site = Site::with_example(prefix, "examples/etcd/01-article.yaml");
     let parent = formed(&site);
     (site, parent)
 }
@@ -395,8 +394,7 @@ fn a_member_that_lost_its_data_is_replaced() {
 // On a volatile medium each Pod deletion loses a member's data, so its founders start with an admission too.
 #[test]
 fn a_cluster_in_memory_survives_the_deletion_of_any_pod() {
-    let site = Site::new("etcd-memory");
-    site.apply_example("examples/etcd/08-memory.yaml");
+    let site = Site::with_example("etcd-memory", "examples/etcd/08-memory.yaml");
     let parent: Target<'_> = ("etcd.ydzs.io/v1alpha1", "EtcdCluster", "memory");
     site.wait_ready(parent);
     for (at, sequence) in [(0, 0), (1, 3), (2, 6)] {
@@ -436,8 +434,7 @@ fn a_cluster_in_memory_survives_the_deletion_of_any_pod() {
 // Prometheus follows the monitor to a Service, and its EndpointSlices to the members' addresses.
 #[test]
 fn the_production_example_lets_prometheus_find_all_members() {
-    let site = Site::new("etcd-monitored");
-    site.apply_example("examples/etcd/03-production.yaml");
+    let site = Site::with_example("etcd-monitored", "examples/etcd/03-production.yaml");
     let parent: Target<'_> = ("etcd.ydzs.io/v1alpha1", "EtcdCluster", "production");
     site.wait_ready(parent);
     let monitor = ("monitoring.coreos.com/v1", "ServiceMonitor", "production");
@@ -477,8 +474,7 @@ fn the_production_example_lets_prometheus_find_all_members() {
 // Nothing issues certificates here, so the test writes the Secrets as cert-manager does.
 #[test]
 fn a_cluster_with_certificates_of_cert_manager_waits_for_their_secrets() {
-    let site = Site::new("etcd-issued");
-    site.apply_example("examples/etcd/04-tls-cert-manager.yaml");
+    let site = Site::with_example("etcd-issued", "examples/etcd/04-tls-cert-manager.yaml");
     let parent: Target<'_> = ("etcd.ydzs.io/v1alpha1", "EtcdCluster", "issued");
     let names = ["issued-peer-tls", "issued-server-tls", "issued-client-tls"];
     for name in names {

@@ -87,8 +87,7 @@ fn restart(fixture: &MoodyFixture, host: Host) -> Host {
 
 #[test]
 fn fields_applied_earlier_under_the_same_manager_are_removed_unless_the_plugin_states_them() {
-    let fixture = MoodyFixture::new(1);
-    let host = fixture.start_with(&plugin_spec(Some(OPERATOR)));
+    let (fixture, host) = MoodyFixture::started_with(1, &plugin_spec(Some(OPERATOR)));
     let stage = &fixture.site.stage;
     let namespace = &fixture.site.namespace;
     let user = stage.plane.user();
@@ -129,8 +128,7 @@ fn fields_applied_earlier_under_the_same_manager_are_removed_unless_the_plugin_s
 
 #[test]
 fn a_new_manager_costs_one_write_for_each_child_and_changes_nothing_else() {
-    let fixture = MoodyFixture::new(3);
-    let mut host = fixture.start_with(&plugin_spec(None));
+    let (fixture, mut host) = MoodyFixture::started_with(3, &plugin_spec(None));
     let data = || (0..3).map(|number| child(&fixture, number)["data"].clone());
     let before: Vec<Value> = data().collect();
     let uids = fixture.uids();

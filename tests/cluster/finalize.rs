@@ -44,8 +44,7 @@ fn shared() -> &'static (Stage, Host) {
     static SHARED: OnceLock<(Stage, Host)> = OnceLock::new();
     SHARED.get_or_init(|| {
         let stage = stage();
-        let host = stage.host();
-        stage.wait_served(&host, &[CRD]);
+        let host = stage.host_serving(&[CRD]);
         stage.restart_collector();
         (stage, host)
     })
@@ -285,8 +284,7 @@ fn a_guest_is_told_that_nothing_can_be_created_in_its_namespace() {
 #[test]
 fn an_annotation_releases_a_parent_of_a_plugin_that_is_no_longer_served() {
     let mut stage = stage();
-    let host = stage.host();
-    stage.wait_served(&host, &[CRD]);
+    let host = stage.host_serving(&[CRD]);
     let namespace = stage.namespace("farewell");
     stage.apply(&namespace, &parent("trap"));
     stage.wait(&host, &namespace, PARENT, is_applied);
@@ -294,8 +292,7 @@ fn an_annotation_releases_a_parent_of_a_plugin_that_is_no_longer_served() {
 
     let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
     stage.options.plugins = vec![guests.join("memcached.wasm")];
-    let host = stage.host();
-    stage.wait_served(&host, &["memcacheds.cache.example.com"]);
+    let host = stage.host_serving(&["memcacheds.cache.example.com"]);
     stage.delete(&namespace, PARENT);
     let annotations = json!({ "innkeeper.dev/skip-finalize": "true" });
     let skip = json!({ "metadata": { "annotations": annotations } });

@@ -53,9 +53,7 @@ impl Health {
         stage.options.arguments = arguments.map(str::to_owned).to_vec();
         stage.install_plugin_crd();
         let script = script(&stage);
-        let host = stage.host();
-        let served = ["unrulies.test.innkeeper.dev", "plugins.innkeeper.dev"];
-        stage.wait_served(&host, &served);
+        let host = stage.host_serving(&["unrulies.test.innkeeper.dev", "plugins.innkeeper.dev"]);
         let namespace = stage.namespace("health");
         Self {
             stage,

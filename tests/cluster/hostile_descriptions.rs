@@ -56,8 +56,7 @@ fn lists() -> Value {
 fn hostile_descriptions_without_grants_neither_stop_nor_fill_the_host() {
     let site = PluginSite::new();
     let editor = restricted_editor(&site.stage.plane);
-    let mut host = site.stage.host();
-    site.stage.wait_served(&host, &["plugins.innkeeper.dev"]);
+    let mut host = site.stage.host_serving(&["plugins.innkeeper.dev"]);
     site.put("memcached");
     site.apply(&json!({}));
     site.wait_conditions_of(NAME, &host, &HEALTHY);

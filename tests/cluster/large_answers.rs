@@ -36,9 +36,7 @@ fn parent(count: usize) -> Value {
 /// nor when all are pruned.
 #[test]
 fn all_children_of_one_answer_are_made_and_pruned_at_once() {
-    let stage = Stage::api_only(vec![mirror_guest()]);
-    let host = stage.host();
-    stage.wait_served(&host, &[MIRRORS]);
+    let (stage, host) = Stage::serving(vec![mirror_guest()], &[MIRRORS]);
     let namespace = stage.namespace("many");
     for count in [CHILDREN, 1] {
         stage.apply_new(&namespace, &parent(count));

@@ -109,8 +109,7 @@ fn wait_applied(stage: &Stage, host: &Host, namespace: &str, name: &str) {
 /// Waits until a host has exited because it lost the lease.
 #[track_caller]
 fn wait_lost(host: &mut Host, deadline: Duration) {
-    let status = host.process().wait_for(deadline).unwrap();
-    let log = host.log().unwrap();
+    let (status, log) = host.wait_exit(deadline).unwrap();
     assert!(!status.success(), "{status}:\n{log}");
     assert!(log.contains("lost the lease"), "{log}");
 }

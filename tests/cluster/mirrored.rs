@@ -32,8 +32,7 @@ pub(crate) fn stage_with_gadgets() -> Stage {
 /// Like [`stage_with_gadgets`], with a host that serves both kinds.
 pub(crate) fn serve_gadgets() -> (Stage, Host) {
     let stage = stage_with_gadgets();
-    let host = stage.host();
-    stage.wait_served(&host, &MIRRORS_AND_GADGETS);
+    let host = stage.host_serving(&MIRRORS_AND_GADGETS);
     (stage, host)
 }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use innkeeper_tests::{
-    Host, HostOptions,
+    HostOptions,
     admin::{self, address},
     eventually, manifest,
     process::{bound, is_full, path_from_env, spawn_bound},
@@ -277,8 +277,7 @@ fn expose_misbehaving_guests(exposed: &mut Exposed) {
     let mut stage = Stage::api_only(plugins);
     let arguments = ["--admin-address", "127.0.0.1:0", "--leader-elect"];
     stage.options.arguments.extend(arguments.map(str::to_owned));
-    let host: Host = stage.host();
-    stage.wait_served(&host, &["unrulies.test.innkeeper.dev"]);
+    let host = stage.host_serving(&["unrulies.test.innkeeper.dev"]);
     let namespace = stage.namespace("monitoring");
     for behaviour in ["flood", "trap"] {
         let parent = json!({

@@ -39,8 +39,13 @@ impl MoodyFixture {
 
     /// A fixture, and a host that serves a working configuration to all parents.
     pub(crate) fn started(parents: usize) -> (Self, Host) {
+        Self::started_with(parents, &good("one"))
+    }
+
+    /// A fixture, and a host that serves a spec whose children say `one` to all parents.
+    pub(crate) fn started_with(parents: usize, spec: &Value) -> (Self, Host) {
         let fixture = Self::new(parents);
-        let host = fixture.start();
+        let host = fixture.start_with(spec);
         (fixture, host)
     }
 
@@ -51,9 +56,7 @@ impl MoodyFixture {
 
     /// Starts a host, and serves a spec whose children say `one` to all parents.
     pub(crate) fn start_with(&self, spec: &Value) -> Host {
-        let host = self.site.stage.host();
-        let served = ["plugins.innkeeper.dev"];
-        self.site.stage.wait_served(&host, &served);
+        let host = self.site.stage.host_serving(&["plugins.innkeeper.dev"]);
         self.apply(spec);
         self.wait_healthy(&host);
         self.site.stage.wait_served(&host, &[CRD]);

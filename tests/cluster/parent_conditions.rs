@@ -77,8 +77,7 @@ fn a_definition_that_refuses_the_conditions_is_told_in_an_event() {
     stage.options.arguments = ["--crds", "ignore", "--admin-address", "127.0.0.1:0"]
         .map(str::to_owned)
         .to_vec();
-    let host = stage.host();
-    stage.wait_served(&host, &[MIRRORS]);
+    let host = stage.host_serving(&[MIRRORS]);
     let namespace = stage.namespace("refused");
     stage.apply_new(&namespace, &parent(MIRROR, "paused", &json!({}), true));
     let note = eventually("an Event names the reason and the refusal", || {

@@ -79,8 +79,7 @@ fn writes(stage: &Stage, mark: usize) -> Vec<String> {
 
 /// Starts a host with the Plugin `cache` and its parents.
 fn cached() -> (PluginSite, Host) {
-    let site = PluginSite::new();
-    let host = site.start();
+    let (site, host) = PluginSite::started();
     site.apply(&json!({}));
     site.wait_conditions(&host, &HEALTHY);
     let stage = &site.stage;
@@ -186,8 +185,7 @@ fn the_counts_of_a_plan_are_the_writes_of_the_swap() {
 fn deletes_and_faults_of_a_plan_are_findings_and_the_swap_confirms_the_deletes() {
     const CHILDREN: usize = 6;
 
-    let fixture = MoodyFixture::new(CHILDREN);
-    let host = fixture.start();
+    let (fixture, host) = MoodyFixture::started(CHILDREN);
     fixture.wait_verdicts(&host, &["Good"]);
     let stage = &fixture.site.stage;
     stage.settle(QUIET);

@@ -26,8 +26,7 @@ impl CacheFixture {
         let mut site = PluginSite::new();
         site.stage.options.cache = Some(directory.path().join("cache"));
         site.define();
-        let host = site.stage.host();
-        site.stage.wait_served(&host, &["plugins.innkeeper.dev"]);
+        let host = site.stage.host_serving(&["plugins.innkeeper.dev"]);
         Self {
             site,
             host,

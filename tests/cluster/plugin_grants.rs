@@ -291,8 +291,7 @@ fn a_plugin_file_without_grants_serves_no_kind_that_others_defined() {
     let mut stage = Stage::api_only(vec![file]);
     stage.apply_new("", &harmless::definition(GROUP));
     let mut host = stage.host();
-    let status = host.process().wait_for(Duration::from_secs(30)).unwrap();
-    let log = host.log().unwrap();
+    let (status, log) = host.wait_exit(Duration::from_secs(30)).unwrap();
     assert_eq!(status.code(), Some(2), "{log}");
     for part in ["parents of Idle.idle.example.com", "--grants idle=FILE"] {
         assert!(log.contains(part), "{log}");

@@ -221,8 +221,7 @@ fn a_revision_without_children_waits_even_after_a_restart() {
 /// never had.
 #[test]
 fn a_plugin_that_is_created_again_during_a_pause_starts_anew() {
-    let fixture = MoodyFixture::new(1);
-    let mut host = fixture.start();
+    let (fixture, mut host) = MoodyFixture::started(1);
     fixture.wait_verdicts(&host, &["Good"]);
     fixture.apply(&good("two"));
     fixture.wait_verdicts(&host, &["Good", "Good"]);
@@ -421,8 +420,7 @@ fn a_revision_that_requests_more_than_its_grants_waits() {
 /// a new node.
 #[test]
 fn a_gated_revision_waits_even_if_its_predecessor_is_lost() {
-    let mut fixture = MoodyFixture::new(1);
-    let host = fixture.start();
+    let (mut fixture, host) = MoodyFixture::started(1);
     fixture.wait_verdicts(&host, &["Good"]);
     let uids = fixture.uids();
     Stage::stop(host);

@@ -41,9 +41,7 @@ impl FarewellFixture {
 
     /// Starts a host that serves the plugin.
     fn start(&self) -> Host {
-        let host = self.0.stage.host();
-        let served = ["plugins.innkeeper.dev"];
-        self.0.stage.wait_served(&host, &served);
+        let host = self.0.stage.host_serving(&["plugins.innkeeper.dev"]);
         self.apply(false);
         self.0.wait_conditions_of(NAME, &host, &HEALTHY);
         self.0.stage.wait_served(&host, &[CRD]);

@@ -39,8 +39,7 @@ fn plugin(name: &str, url: &str, grants: &Value) -> Value {
 fn slow_downloads_do_not_delay_the_plugins_of_others() {
     let fixture = MoodyFixture::new(1);
     let site = &fixture.site;
-    let host = site.stage.host();
-    site.stage.wait_served(&host, &["plugins.innkeeper.dev"]);
+    let host = site.stage.host_serving(&["plugins.innkeeper.dev"]);
     let servers = [slow(), slow(), slow()];
     let begin = Instant::now();
     // Far more than the host loads concurrently, both from one server and without grants.

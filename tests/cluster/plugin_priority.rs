@@ -54,8 +54,7 @@ fn the_oldest_of_several_plugins_for_the_same_parents_is_active() {
     let site = PluginSite::new();
     site.define();
     site.put("memcached");
-    let host = site.stage.host();
-    site.stage.wait_served(&host, &["plugins.innkeeper.dev"]);
+    let host = site.stage.host_serving(&["plugins.innkeeper.dev"]);
 
     // The older Plugin lacks grants, and must not block the younger one.
     site.apply_as(OLDER, &json!({"grants": {}, "crds": "Ignore"}));
@@ -110,8 +109,7 @@ fn plugins_are_served_beside_plugin_files_which_have_priority() {
     options.arguments.push("--plugin-resources".to_owned());
     site.define();
     site.put(FILE);
-    let host = site.stage.host();
-    site.stage.wait_served(&host, &[CRD]);
+    let host = site.stage.host_serving(&[CRD]);
     site.stage.restart_collector();
     site.stage
         .apply_example(&site.namespace, "examples/memcached/01-article.yaml");

@@ -33,8 +33,7 @@ fn shared() -> &'static Shared {
             .map(str::to_owned)
             .into();
         stage.install_plugin_crd();
-        let host = stage.host();
-        stage.wait_served(&host, &["plugins.innkeeper.dev"]);
+        let host = stage.host_serving(&["plugins.innkeeper.dev"]);
         let shared = Shared {
             stage,
             host,

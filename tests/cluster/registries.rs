@@ -324,8 +324,7 @@ fn a_secret_is_sent_only_to_the_web_servers_that_it_names() {
             }),
         );
     };
-    let host = stage.host();
-    stage.wait_served(&host, &["plugins.innkeeper.dev"]);
+    let host = stage.host_serving(&["plugins.innkeeper.dev"]);
     secret("elsewhere.test");
     let source = json!({"http": {"url": url, "secretRef": {"name": "web"}}});
     fixture.apply(&json!({"source": source, "config": {"mood": "good", "says": "one"}}));

@@ -26,8 +26,7 @@ fn kubectl_wait(site: &Site, (api_version, kind, name): Target<'_>) {
 
 /// Edits an example's parent, waits for it, and returns the child.
 fn edited(example: &str, parent: Target<'_>, edit: &Value, child: Target<'_>) -> Value {
-    let site = Site::new("rollouts");
-    site.apply_example(example);
+    let site = Site::with_example("rollouts", example);
     site.wait("the example is ready", parent, is_ready);
     // Two edits, so that the host may still be reporting the first one.
     site.merge(

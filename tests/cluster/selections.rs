@@ -51,8 +51,7 @@ impl SelectionFixture {
         site.put_bytes(&fs::read(guests.join("farewell.wasm")).unwrap());
         let ours = site.stage.namespace("ours");
         let theirs = site.stage.namespace("theirs");
-        let host = site.stage.host();
-        site.stage.wait_served(&host, &["plugins.innkeeper.dev"]);
+        let host = site.stage.host_serving(&["plugins.innkeeper.dev"]);
         let fixture = Self {
             site,
             host,

@@ -66,8 +66,7 @@ fn a_second_signal_ends_the_host_at_once_with_its_own_exit_code() {
         "stopping: waiting for running passes",
     );
     host.process().signal(Signal::INT).unwrap();
-    let status = host.process().wait_for(Duration::from_secs(10)).unwrap();
-    let log = host.log().unwrap();
+    let (status, log) = host.wait_exit(Duration::from_secs(10)).unwrap();
     assert_eq!(status.code(), Some(130), "{log}");
     assert!(log.contains("stopped by a second signal"), "{log}");
     stage.plane.control(&["resume", "apiserver"]).unwrap();

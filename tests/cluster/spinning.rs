@@ -61,8 +61,7 @@ fn plugins_that_spin_for_thirty_seconds_do_not_hold_up_their_neighbour() {
     .map(str::to_owned)
     .into();
     stage.install_plugin_crd();
-    let mut host = stage.host();
-    stage.wait_served(&host, &["plugins.innkeeper.dev"]);
+    let mut host = stage.host_serving(&["plugins.innkeeper.dev"]);
     let namespace = stage.namespace("spinning");
     put("unruly", &guest("unruly"));
     stage.apply_new(

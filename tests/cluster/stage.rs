@@ -54,8 +54,7 @@ impl Stage {
     /// A control plane without controllers, and a host that serves these CRDs.
     pub(crate) fn serving(plugins: Vec<PathBuf>, crds: &[&str]) -> (Self, Host) {
         let stage = Self::api_only(plugins);
-        let host = stage.host();
-        stage.wait_served(&host, crds);
+        let host = stage.host_serving(crds);
         (stage, host)
     }
 
@@ -71,6 +70,14 @@ impl Stage {
     /// Starts a host as administrator.
     pub(crate) fn host(&self) -> Host {
         Host::start(&self.plane.kubeconfig(), &self.options).expect("the host starts")
+    }
+
+    /// Starts a host, and waits until these CRDs are served.
+    #[track_caller]
+    pub(crate) fn host_serving(&self, crds: &[&str]) -> Host {
+        let host = self.host();
+        self.wait_served(&host, crds);
+        host
     }
 
     /// Stops a host as users do, and checks that it exits with success.

@@ -58,8 +58,7 @@ impl StatusFixture {
         let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
         let mut stage = Stage::api_only(vec![guests.join("unruly.wasm")]);
         stage.options.arguments = arguments.iter().map(|&flag| flag.to_owned()).collect();
-        let host = stage.host();
-        stage.wait_served(&host, &["unrulies.test.innkeeper.dev"]);
+        let host = stage.host_serving(&["unrulies.test.innkeeper.dev"]);
         let namespace = stage.namespace("survey");
         let kubeconfig = stage.plane.kubeconfig().to_str().unwrap().to_owned();
         Self {

@@ -34,8 +34,7 @@ fn check_quiet(stage: &Stage, mark: usize, seconds: u64, host: &Host) {
 fn nothing_is_written_in_a_steady_state_and_after_a_restart() {
     let (parents, seconds) = if is_full() { (20, 30) } else { (3, 10) };
     let stage = Stage::full(HostOptions::with_guests(&GUESTS).unwrap().plugins);
-    let host = stage.host();
-    stage.wait_served(&host, &PARENT_CRDS);
+    let host = stage.host_serving(&PARENT_CRDS);
     let namespaces: Vec<String> = (0..parents).map(|_| stage.namespace("steady")).collect();
     for namespace in &namespaces {
         for guest in GUESTS {

@@ -100,6 +100,13 @@ impl Site {
         Self { plane, namespace }
     }
 
+    /// Creates a namespace with the objects of an example.
+    pub(crate) fn with_example(prefix: &str, path: &str) -> Self {
+        let site = Self::new(prefix);
+        site.apply_example(path);
+        site
+    }
+
     /// Applies all objects from an example in this namespace.
     pub(crate) fn apply_example(&self, path: &str) -> Vec<Value> {
         self.plane

@@ -42,8 +42,7 @@ fn stage(guest: &str) -> Stage {
 /// A control plane, and a host without grants that serves this CRD.
 fn serve(guest: &str, crd: &str) -> (Stage, Host) {
     let stage = stage(guest);
-    let host = stage.host();
-    stage.wait_served(&host, &[crd]);
+    let host = stage.host_serving(&[crd]);
     (stage, host)
 }
 

@@ -299,8 +299,7 @@ fn a_status_of_a_plugin_that_another_overwrites_is_repeated_less_and_less_often(
 #[test]
 fn a_job_with_a_time_to_live_runs_less_and_less_often() {
     let stage = Stage::full(vec![mirror_guest()]);
-    let host = stage.host();
-    stage.wait_served(&host, &[MIRRORS]);
+    let host = stage.host_serving(&[MIRRORS]);
     let namespace = stage.namespace("jobs");
     let mark = stage.mark();
     let job = json!({

@@ -125,8 +125,7 @@ fn an_optional_kind_that_cannot_be_listed_stops_only_its_own_children() {
     let mut stage = stage_with_gadgets();
     let arguments = admin::ARGUMENTS.map(str::to_owned);
     stage.options.arguments.extend(arguments);
-    let host = stage.host();
-    stage.wait_served(&host, &MIRRORS_AND_GADGETS);
+    let host = stage.host_serving(&MIRRORS_AND_GADGETS);
     let namespace = &stage.namespace("unreadable");
     let with_gadgets = ["kept", "dropped"];
     for name in with_gadgets {

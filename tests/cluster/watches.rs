@@ -71,8 +71,7 @@ fn watched(uri: &str) -> String {
 #[test]
 fn plugins_and_parents_share_one_watch_per_kind_and_selector() {
     let stage = stage(&["memcached", "wordpress", "etcd"]);
-    let host = stage.host();
-    stage.wait_served(&host, &CRDS);
+    let host = stage.host_serving(&CRDS);
     for _ in 0..3 {
         let namespace = stage.namespace("watches");
         for guest in ["memcached", "wordpress", "etcd"] {

@@ -256,8 +256,7 @@ fn a_host_refuses_a_component_that_exhausts_the_compiler_and_caches_the_verdict(
     let mut found_at = Vec::new();
     for _ in 0..2 {
         let mut host = case.start();
-        let status = host.process().wait_for(Duration::from_mins(2)).unwrap();
-        let log = host.log().unwrap();
+        let (status, log) = host.wait_exit(Duration::from_mins(2)).unwrap();
         assert_eq!(status.code(), Some(2), "{log}");
         for part in [
             "plugin is not served",
@@ -285,8 +284,7 @@ fn a_host_that_cannot_write_compiled_code_ends_and_blames_no_plugin() {
     for bytes in [16_384, 200_000] {
         case.options.limits = vec![format!("--fsize={bytes}:{bytes}")];
         let mut host = case.start();
-        let status = host.process().wait_for(Duration::from_mins(1)).unwrap();
-        let log = host.log().unwrap();
+        let (status, log) = host.wait_exit(Duration::from_mins(1)).unwrap();
         assert_eq!(status.code(), Some(1), "{status}: {log}");
         assert!(log.contains("File too large"), "{log}");
         assert_eq!(case.cached_files(), Vec::<PathBuf>::new());

@@ -110,9 +110,10 @@ impl Case {
             ..HostOptions::default()
         };
         let mut host = Host::start(&kubeconfig, &options).expect("the host can be started");
-        let status = host.process().wait_for(Duration::from_secs(30));
-        let log = host.log().expect("the host has a log");
-        (status.expect(&log).code(), log)
+        let (status, log) = host
+            .wait_exit(Duration::from_secs(30))
+            .expect("the host exits");
+        (status.code(), log)
     }
 }
 

@@ -49,9 +49,10 @@ impl Case {
             ..HostOptions::default()
         };
         let mut host = Host::start(&self.file(), &options).expect("the host can be started");
-        let status = host.process().wait_for(Duration::from_secs(30));
-        let log = host.log().expect("the host has a log");
-        assert_eq!(status.expect(&log).code(), Some(BAD_USE), "{log}");
+        let (status, log) = host
+            .wait_exit(Duration::from_secs(30))
+            .expect("the host exits");
+        assert_eq!(status.code(), Some(BAD_USE), "{log}");
         assert_eq!(log.lines().count(), 1, "{log}");
         assert!(log.starts_with("error: "), "{log}");
         log

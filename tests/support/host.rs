@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -153,6 +153,13 @@ impl Host {
     /// The process.
     pub fn process(&mut self) -> &mut Running {
         &mut self.process
+    }
+
+    /// Waits until the host exits; returns the exit status and the log.
+    pub fn wait_exit(&mut self, deadline: Duration) -> Result<(ExitStatus, String)> {
+        let status = self.process.wait_for(deadline);
+        let log = self.log()?;
+        Ok((status.with_context(|| log.clone())?, log))
     }
 
     /// Sends SIGTERM, so that the host finishes its passes, and waits at most 30 s for it to exit.

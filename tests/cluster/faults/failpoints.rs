@@ -80,8 +80,7 @@ fn check(place: &str) {
         );
     }
 
-    let host = stage.host();
-    stage.wait_served(&host, &["memcacheds.cache.example.com"]);
+    let host = stage.host_serving(&["memcacheds.cache.example.com"]);
     for namespace in [&namespace, &reference] {
         stage.apply(namespace, &cache(namespace, SIZE));
         stage.wait(&host, namespace, CACHE, is_applied);

@@ -101,8 +101,7 @@ impl TestCluster {
             .collect();
         let stage = Stage::full(plugins);
         let relay = Relay::start_for(&stage.plane.directory().join("kubeconfig-front")).unwrap();
-        let host = stage.host();
-        stage.wait_served(&host, &CRDS);
+        let host = stage.host_serving(&CRDS);
         stage.restart_collector();
         Self::end(host);
         Self {
