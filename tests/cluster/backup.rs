@@ -32,15 +32,11 @@ const FILES_CLAIMS: [Target<'static>; 2] = [
 ];
 
 fn once(prefix: &str) -> (Site, Value) {
-    let site = Site::with_example(prefix, "examples/backup/01-article.yaml");
-    let parent = site.wait_ready(ONCE);
-    (site, parent)
+    Site::with_ready_example(prefix, "examples/backup/01-article.yaml", ONCE)
 }
 
 fn files(prefix: &str) -> (Site, Value) {
-    let site = Site::with_example(prefix, "examples/backup/04-files.yaml");
-    let parent = site.wait_ready(FILES);
-    (site, parent)
+    Site::with_ready_example(prefix, "examples/backup/04-files.yaml", FILES)
 }
 
 #[test]
@@ -340,8 +336,11 @@ fn the_claims_outlive_the_parent_and_are_reused() {
 #[test]
 fn a_schedule_states_the_placement_of_its_pods() {
     const ORDERS: Target<'static> = (API, "Backup", "orders");
-    let site = Site::with_example("backup-placement", "examples/backup/07-notifiers.yaml");
-    site.wait_ready(ORDERS);
+    let (site, _) = Site::with_ready_example(
+        "backup-placement",
+        "examples/backup/07-notifiers.yaml",
+        ORDERS,
+    );
     let template = |site: &Site| {
         let schedule = site.get(("batch/v1", "CronJob", "orders"));
         schedule["spec"]["jobTemplate"]["spec"]["template"]["spec"].clone()

@@ -347,24 +347,20 @@ fn plugins_that_may_read_the_values_of_secrets_get_no_dump_and_no_plan_from_one(
         .unwrap()
         .join("nosy.wasm");
     let stage = Stage::api_only(vec![plugin.clone()]);
-    for object in stage.manifests(&[]) {
-        if object["kind"] == "CustomResourceDefinition" {
-            stage.plane.user().apply(&object).unwrap();
-        }
-    }
+    stage.install_crds();
     let parents = Kind::cluster("test.innkeeper.dev/v1", "Nosy");
     eventually("the parents are served", || {
         stage.plane.user().list(parents, "").map(drop)
     });
     let kubeconfig = stage.plane.kubeconfig();
     let dump = stage.plane.directory().join("dump");
-    let dump = dump.to_str().unwrap();
-    let cluster = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--to", dump];
     let hashes = root().join("tests/guests/nosy/grants.yaml");
     let values = stage.plane.directory().join("values.yaml");
     let text = fs::read_to_string(&hashes).unwrap();
     fs::write(&values, text.replace("access: hash", "access: full")).unwrap();
-    let [hashes, values] = [&hashes, &values].map(|path| path.to_str().unwrap());
+    let [kubeconfig, dump, hashes, values] =
+        [&kubeconfig, &dump, &hashes, &values].map(|path| path.to_str().unwrap());
+    let cluster = ["--kubeconfig", kubeconfig, "--to", dump];
     let from = ["--from", dump];
     let refused = "error: plugin nosy may read Secret values, which a dump never contains: plan it against the cluster, or give --grants without them";
     let rows: [(&str, &[&str], &str, i32, &str); 4] = [

@@ -11,9 +11,7 @@ const SERVICE: Target<'static> = ("v1", "Service", "example-memcached");
 const BUDGET: Target<'static> = ("policy/v1", "PodDisruptionBudget", "example-memcached");
 
 fn article(prefix: &str) -> (Site, Value) {
-    let site = Site::with_example(prefix, "examples/memcached/01-article.yaml");
-    let parent = site.wait_ready(PARENT);
-    (site, parent)
+    Site::with_ready_example(prefix, "examples/memcached/01-article.yaml", PARENT)
 }
 
 #[test]

@@ -134,9 +134,14 @@ fn the_counts_of_a_plan_are_the_writes_of_the_swap() {
         {"group": "apps", "kind": "Deployment", "creates": 0, "updates": 4, "deletes": 0},
     ]);
     assert_eq!(planned["kinds"], kinds);
-    let parents = planned["parents"].as_array().unwrap();
-    let two = parents.iter().find(|parent| parent["name"] == "two");
-    let differences = two.unwrap()["differences"].as_array().unwrap();
+    let differences = planned["parents"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|parent| parent["name"] == "two")
+        .unwrap()["differences"]
+        .as_array()
+        .unwrap();
     let image_line = |line: &Value| {
         line.as_str()
             .unwrap()
@@ -273,11 +278,7 @@ fn unusable_input_of_a_plan_is_named() {
         assert!(error.contains(message), "{arguments:?}: {error}");
     }
 
-    let mut crds = stage.manifests(&[]);
-    crds.retain(|object| object["kind"] == "CustomResourceDefinition");
-    for crd in crds {
-        stage.plane.user().apply(&crd).unwrap();
-    }
+    stage.install_crds();
     let memcacheds = Kind::cluster(MEMCACHED.0, MEMCACHED.1);
     eventually("the parents are served", || {
         stage.plane.user().list(memcacheds, "").map(drop)

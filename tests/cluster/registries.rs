@@ -312,7 +312,6 @@ fn a_secret_is_sent_only_to_the_web_servers_that_it_names() {
     let fixture = MoodyFixture::new(0);
     let stage = &fixture.site.stage;
     let url = fixture.web.url();
-    let address = url.split('/').nth(2).unwrap();
     let secret = |hosts: &str| {
         let annotations = json!({"innkeeper.dev/hosts": hosts});
         stage.apply_new(
@@ -331,7 +330,7 @@ fn a_secret_is_sent_only_to_the_web_servers_that_it_names() {
     fixture.wait(&host, &["Fetched=False/SecretNotForHost"]);
     check_message(&fixture, "Fetched", &["innkeeper.dev/hosts"]);
     assert_eq!(fixture.web.asked(), 0);
-    secret(&format!("elsewhere.test, {address}"));
+    secret(&format!("elsewhere.test, {}", fixture.web.address()));
     fixture.wait(&host, &HEALTHY);
     Stage::stop(host);
 }
@@ -473,11 +472,7 @@ fn a_silent_malformed_or_oversized_answer_of_a_registry_changes_nothing() {
     // This server answers every request with the same bytes.
     let strange = Web::start(b"<html>".to_vec());
     strange.set_held(true);
-    let reference = |tag: &str| {
-        let url = strange.url();
-        let address = url.split('/').nth(2).unwrap();
-        format!("{address}/plugins/pond:{tag}")
-    };
+    let reference = |tag: &str| format!("{}/plugins/pond:{tag}", strange.address());
     publisher.apply(&reference("silent"), "two", &json!({}));
     eventually("the silent registry is asked", || match strange.asked() {
         0 => Err("it is not asked"),

@@ -99,6 +99,15 @@ impl Stage {
         }
     }
 
+    /// Applies the CRDs of the plugins.
+    pub(crate) fn install_crds(&self) {
+        for object in self.manifests(&[]) {
+            if object["kind"] == "CustomResourceDefinition" {
+                self.plane.user().apply(&object).unwrap();
+            }
+        }
+    }
+
     /// Restarts the garbage collector, so that it finds new kinds at once instead of after half a
     /// minute.
     pub(crate) fn restart_collector(&self) {

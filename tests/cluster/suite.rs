@@ -107,6 +107,18 @@ impl Site {
         site
     }
 
+    /// Creates a namespace with the objects of an example, and waits until this parent is ready.
+    #[track_caller]
+    pub(crate) fn with_ready_example(
+        prefix: &str,
+        path: &str,
+        parent: Target<'_>,
+    ) -> (Self, Value) {
+        let site = Self::with_example(prefix, path);
+        let parent = site.wait_ready(parent);
+        (site, parent)
+    }
+
     /// Applies all objects from an example in this namespace.
     pub(crate) fn apply_example(&self, path: &str) -> Vec<Value> {
         self.plane

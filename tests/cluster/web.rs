@@ -50,6 +50,11 @@ impl Web {
         Self { address, state }
     }
 
+    /// The server's IP address and port.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// The file's URL.
     pub(crate) fn url(&self) -> String {
         format!("http://{}/plugin.wasm", self.address)

@@ -23,9 +23,7 @@ const RETAINED: [Target<'static>; 4] = [PASSWORDS, SALTS, DATA, FILES];
 const OWNED: [Target<'static>; 4] = [WEB, WEB_SERVICE, DATABASE, DATABASE_SERVICE];
 
 fn article(prefix: &str) -> (Site, Value) {
-    let site = Site::with_example(prefix, "examples/wordpress/01-article.yaml");
-    let parent = site.wait_ready(PARENT);
-    (site, parent)
+    Site::with_ready_example(prefix, "examples/wordpress/01-article.yaml", PARENT)
 }
 
 #[test]

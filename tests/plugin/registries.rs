@@ -10,8 +10,9 @@ const CLOSED: &str = "127.0.0.1:1/plugins/pond:1";
 #[test]
 fn names_the_missing_input_and_ends_with_its_own_code() {
     let directory = tempfile::tempdir().unwrap();
-    let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
-    let plugin = guests.join("unruly.wasm");
+    let plugin = path_from_env("INNKEEPER_TEST_GUESTS")
+        .unwrap()
+        .join("unruly.wasm");
     let plugin = plugin.to_str().unwrap();
     let broken = directory.path().join("broken");
     fs::write(&broken, "no key, no JSON").unwrap();

@@ -88,8 +88,7 @@ fn setup_builds_gobackup_from_a_clean_checkout_of_its_version_alone() {
     let checkout = directory.path();
     let git = |arguments: &[&str]| {
         let user = ["-c", "user.name=a", "-c", "user.email=a@example.com"];
-        let mut git = Command::new("git");
-        let output = git
+        let output = Command::new("git")
             .arg("-C")
             .arg(checkout)
             .args(user)

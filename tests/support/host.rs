@@ -9,7 +9,6 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::Signal;
-use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{
@@ -78,11 +77,12 @@ impl HostOptions {
         if !root().join(&example).exists() {
             return Ok(None);
         }
-        let objects = load(&example)?;
-        let plugin = objects.iter().find(|object| object["kind"] == "Plugin");
-        let grants = &plugin.unwrap_or(&Value::Null)["spec"]["grants"];
+        let plugin = load(&example)?
+            .into_iter()
+            .find(|object| object["kind"] == "Plugin")
+            .unwrap_or_default();
         let file = directory.join(format!("{name}.grants.yaml"));
-        fs::write(&file, grants.to_string())?;
+        fs::write(&file, plugin["spec"]["grants"].to_string())?;
         Ok(Some(format!("{prefix}{}", file.display())))
     }
 }

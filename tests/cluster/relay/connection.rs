@@ -260,8 +260,8 @@ impl Connection {
 
 /// Turns off bookmarks in a watch request.
 fn without_bookmarks(bytes: &[u8]) -> Vec<u8> {
-    let text = String::from_utf8_lossy(bytes);
-    text.replacen("allowWatchBookmarks=true", "allowWatchBookmarks=false", 1)
+    String::from_utf8_lossy(bytes)
+        .replacen("allowWatchBookmarks=true", "allowWatchBookmarks=false", 1)
         .into_bytes()
 }
 

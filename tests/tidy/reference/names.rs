@@ -28,15 +28,23 @@ fn names() -> Vec<(String, String)> {
     let mut names: Vec<(String, String)> = Vec::new();
     for (name, docs) in NAMES.into_iter().flat_map(texts) {
         if is_name(&name) && !names.iter().any(|(known, _)| *known == name) {
-            let docs = without_links(&docs);
-            // A reference to code, for readers of the code.
-            let docs = docs.split(", see `").next().unwrap_or_default();
-            names.push((name, docs.to_owned()));
+            let docs = without_links(&docs)
+                // A reference to code, for readers of the code.
+                .split(", see `")
+                .next()
+                .unwrap_or_default()
+                .to_owned();
+            names.push((name, docs));
         }
     }
     let (name, docs) = OF_THE_CHART;
     names.push((name.to_owned(), docs.to_owned()));
     names
+}
+
+/// Returns a source without the unit tests, which may use other names.
+fn product(text: &str) -> &str {
+    text.split("#[cfg(test)]").next().unwrap_or_default()
 }
 
 /// Returns true if a text can be a domain-prefixed label or annotation, and is not an API version.
@@ -188,10 +196,7 @@ fn every_label_and_annotation_has_an_entry() {
     };
     let mut missing = Vec::new();
     for path in tracked().into_iter().filter(is_searched) {
-        let text = read(&path);
-        // Tests in a file may use other names.
-        let product = text.split("#[cfg(test)]").next().unwrap_or_default();
-        let unknown = named(product, PREFIX)
+        let unknown = named(product(&read(&path)), PREFIX)
             .into_iter()
             .filter(|name| entries.iter().all(|(entry, _)| entry != name));
         missing.extend(unknown.map(|name| format!("{name} in {path}")));
@@ -208,8 +213,7 @@ fn every_label_and_annotation_of_a_plugin_has_an_entry() {
     let mut missing = Vec::new();
     for (_, path) in sources_of_plugins() {
         let text = read(&path);
-        let product = text.split("#[cfg(test)]").next().unwrap_or_default();
-        let code = product
+        let code = product(&text)
             .lines()
             .filter(|line| !line.trim().starts_with("//"));
         let literals = code.flat_map(|line| line.split('"').skip(1).step_by(2));
@@ -244,9 +248,7 @@ fn every_label_and_annotation_of_a_plugin_has_an_entry() {
                 && !path.contains("tests")
         };
         for path in tracked().into_iter().filter(is_searched) {
-            let text = read(&path);
-            let product = text.split("#[cfg(test)]").next().unwrap_or_default();
-            let unknown = named(product, &domain)
+            let unknown = named(product(&read(&path)), &domain)
                 .into_iter()
                 .filter(|name| !is_known(name));
             missing.extend(unknown.map(|name| format!("{name} in {path}")));
