@@ -11,7 +11,6 @@ use innkeeper_tests::{
     manifest::{self, is_ready},
     process::is_full,
 };
-use rustix::process::Signal;
 
 use crate::{
     relay::{Moment, Relay},
@@ -56,8 +55,7 @@ impl Crash {
                 Duration::from_millis(20)
             };
             if let Ok(stopped) = self.relay.stopped.recv_timeout(patience) {
-                host.process().signal(Signal::KILL).unwrap();
-                host.process().wait_for(Duration::from_secs(5)).unwrap();
+                host.process().kill().unwrap();
                 self.killed_at.push((moment, stopped.line));
                 return None;
             }

@@ -1,10 +1,9 @@
 //! A Plugin whose configuration decides whether it works, with parents and the web server that serves
 //! the component.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{fs, path::PathBuf};
 
 use innkeeper_tests::{Host, eventually, process::path_from_env};
-use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::{
@@ -177,8 +176,7 @@ impl MoodyFixture {
 
     /// Kills the host, and starts another one.
     pub(crate) fn crash(&self, mut host: Host) -> Host {
-        host.process().signal(Signal::KILL).unwrap();
-        host.process().wait_for(Duration::from_secs(5)).unwrap();
+        host.process().kill().unwrap();
         self.site.stage.host()
     }
 

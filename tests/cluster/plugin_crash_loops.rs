@@ -4,11 +4,9 @@ use std::{
     fs,
     net::TcpListener,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use innkeeper_tests::{Host, eventually, harmless, manifest::condition};
-use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -101,11 +99,6 @@ impl CrashFixture {
             Err(format!("{begun:?}\n{}", host.log().unwrap_or_default()))
         });
     }
-
-    fn kill(mut host: Host) {
-        host.process().signal(Signal::KILL).unwrap();
-        host.process().wait_for(Duration::from_secs(5)).unwrap();
-    }
 }
 
 fn grants(group: &str) -> Value {
@@ -149,11 +142,11 @@ fn a_plugin_that_ends_the_host_twice_waits_while_others_are_served() {
     fixture.wait_begun(&host, 1);
     // The harmless Plugin may be loading at the first kill.
     fixture.apply_harmless();
-    CrashFixture::kill(host);
+    Stage::kill(host);
     // A single crash causes no delay.
     let host = site.stage.host();
     fixture.wait_begun(&host, 2);
-    CrashFixture::kill(host);
+    Stage::kill(host);
 
     let host = site.stage.host();
     let plugin = site.wait_conditions_of(
@@ -195,7 +188,7 @@ fn marks_of_deleted_plugins_are_removed() {
     let site = &fixture.site;
     let host = site.stage.host();
     fixture.wait_begun(&host, 1);
-    CrashFixture::kill(host);
+    Stage::kill(host);
     site.stage.plane.user().delete(PLUGIN, NAME).unwrap();
     assert_eq!(fixture.begun(), [1]);
     let host = site.stage.host();

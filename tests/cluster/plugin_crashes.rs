@@ -4,7 +4,6 @@
 use std::time::{Duration, Instant};
 
 use innkeeper_tests::{Host, eventually, manifest::condition};
-use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::{
@@ -50,8 +49,7 @@ fn kill_until(
             if let Ok(_stopped) = relay.stopped.recv_timeout(Duration::from_millis(400)) {
                 kills += 1;
                 assert!(kills < KILLS_MAX, "{:#}", fixture.status());
-                host.process().signal(Signal::KILL).unwrap();
-                host.process().wait_for(Duration::from_secs(5)).unwrap();
+                host.process().kill().unwrap();
                 continue 'lives;
             }
             if !is_done() || !host.log().unwrap().contains("serving plugin") {

@@ -81,8 +81,7 @@ fn a_crowd_of_plugins_without_grants_costs_the_others_neither_time_nor_metrics()
     site.define();
     site.stage.apply_new("", &harmless::definition(GROUP));
     site.put_bytes(&harmless::idle(GROUP));
-    let silent = Web::start(Vec::new());
-    silent.set_held(true);
+    let silent = Web::start_held(Vec::new());
     make_crowd(&site, &silent.url());
 
     let host = site.stage.host();

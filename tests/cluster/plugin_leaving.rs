@@ -3,7 +3,6 @@
 use std::{fs, time::Duration};
 
 use innkeeper_tests::{Host, eventually, process::path_from_env};
-use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::{
@@ -142,11 +141,6 @@ fn is_deleting(object: &Value) -> bool {
     object["metadata"]["deletionTimestamp"].is_string()
 }
 
-fn kill(mut host: Host) {
-    host.process().signal(Signal::KILL).unwrap();
-    host.process().wait_for(Duration::from_secs(5)).unwrap();
-}
-
 /// A deleted Plugin releases the parents: a remaining finalizer would block them for ever. Nothing
 /// else is deleted.
 #[test]
@@ -184,7 +178,7 @@ fn a_deleted_plugin_removes_its_finalizers_and_leaves_children_and_crds() {
 
     // A Plugin that is deleted while no host runs waits for the next host, which can release it
     // without the component.
-    kill(host);
+    Stage::kill(host);
     fixture.0.put_bytes(b"broken");
     fixture.delete("stays");
     fixture.delete_plugin();
@@ -208,7 +202,7 @@ fn skip_finalize_works_without_the_guest_and_without_the_plugin() {
     fixture.wait_gone(&host, "suspended");
 
     // Removes the Plugin's finalizer by hand while no host runs.
-    kill(host);
+    Stage::kill(host);
     let by_force = json!({"metadata": {"finalizers": null}});
     fixture
         .0

@@ -18,13 +18,6 @@ const AT_ONCE: Duration = Duration::from_secs(25);
 
 const FETCHING: [&str; 2] = ["Fetched=Unknown/Fetching", "Degraded=Unknown/Fetching"];
 
-/// A server that never answers.
-fn slow() -> Web {
-    let web = Web::start(Vec::new());
-    web.set_held(true);
-    web
-}
-
 fn plugin(name: &str, url: &str, grants: &Value) -> Value {
     json!({
         "apiVersion": PLUGIN.api_version, "kind": PLUGIN.kind,
@@ -40,7 +33,7 @@ fn slow_downloads_do_not_delay_the_plugins_of_others() {
     let fixture = MoodyFixture::new(1);
     let site = &fixture.site;
     let host = site.stage.host_serving(&["plugins.innkeeper.dev"]);
-    let servers = [slow(), slow(), slow()];
+    let servers = [(); 3].map(|()| Web::start_held(Vec::new()));
     let begin = Instant::now();
     // Far more than the host loads concurrently, both from one server and without grants.
     let mut names = Vec::new();
@@ -158,8 +151,7 @@ fn grants_limits_suspension_and_deletion_do_not_wait_for_a_download() {
 fn the_answer_to_an_outdated_download_is_ignored() {
     let (fixture, host) = MoodyFixture::started(1);
     fixture.wait_verdicts(&host, &["Good"]);
-    let late = Web::start(guest("generous"));
-    late.set_held(true);
+    let late = Web::start_held(guest("generous"));
     let from = |url: &str, says: &str| {
         let mut spec = good(says);
         spec["source"] = json!({"http": {"url": url}});

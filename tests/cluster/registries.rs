@@ -5,8 +5,8 @@ use std::fs;
 
 use innkeeper_tests::{
     eventually,
-    manifest::{condition, root},
-    registry::{Client, Proxy, Registry, RegistryOptions, docker_config},
+    manifest::condition,
+    registry::{Client, Proxy, Registry, RegistryOptions, docker_config, key_file},
 };
 use serde_json::{Value, json};
 
@@ -90,13 +90,6 @@ impl Publisher {
         assert!(self.fixture.has_text("one"));
         status
     }
-}
-
-pub(crate) fn key_file(name: &str) -> String {
-    let path = root()
-        .join("host/crates/source/src/tests/fixtures")
-        .join(name);
-    path.to_str().unwrap().to_owned()
 }
 
 pub(crate) fn public_key(name: &str) -> String {
@@ -470,8 +463,7 @@ fn a_silent_malformed_or_oversized_answer_of_a_registry_changes_nothing() {
     fixture.wait_verdicts(&host, &["Good"]);
 
     // This server answers every request with the same bytes.
-    let strange = Web::start(b"<html>".to_vec());
-    strange.set_held(true);
+    let strange = Web::start_held(b"<html>".to_vec());
     let reference = |tag: &str| format!("{}/plugins/pond:{tag}", strange.address());
     publisher.apply(&reference("silent"), "two", &json!({}));
     eventually("the silent registry is asked", || match strange.asked() {

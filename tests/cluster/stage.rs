@@ -87,6 +87,11 @@ impl Stage {
         assert!(status.success(), "{status}:\n{}", host.log().unwrap());
     }
 
+    /// Kills a host.
+    pub(crate) fn kill(mut host: Host) {
+        host.process().kill().expect("the host can be killed");
+    }
+
     /// Waits until CRDs are served.
     #[track_caller]
     pub(crate) fn wait_served(&self, host: &Host, crds: &[&str]) {

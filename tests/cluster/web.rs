@@ -50,6 +50,13 @@ impl Web {
         Self { address, state }
     }
 
+    /// Accepts requests for these bytes, and answers none until [`set_held`](Self::set_held).
+    pub(crate) fn start_held(bytes: Vec<u8>) -> Self {
+        let web = Self::start(bytes);
+        web.set_held(true);
+        web
+    }
+
     /// The server's IP address and port.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address

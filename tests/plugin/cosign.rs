@@ -3,9 +3,8 @@
 //! Signatures that cosign made once are in `host/crates/source/src/tests/fixtures/cosign`, for the short runs.
 
 use innkeeper_tests::{
-    manifest::root,
     process::is_full,
-    registry::{Client, Registry},
+    registry::{Client, Registry, key_file},
 };
 
 use crate::artifacts::{check_refused, output_json, push};
@@ -24,14 +23,6 @@ const VERIFY: [&str; 3] = [
     "--insecure-ignore-tlog=true",
     "--allow-http-registry",
 ];
-
-/// A signing key's path.
-pub(crate) fn fixture(name: &str) -> String {
-    let path = root()
-        .join("host/crates/source/src/tests/fixtures")
-        .join(name);
-    path.to_str().unwrap().to_owned()
-}
 
 /// A cosign client with a key pair, and the public key's path.
 pub(crate) fn cosign() -> (Client, String) {
@@ -73,11 +64,11 @@ fn cosign_verifies_a_signature_of_innkeeper() {
         let registry = Registry::start().unwrap();
         push(&innkeeper, &registry, &["--insecure"]);
         let reference = registry.reference(":1");
-        check_cosign(&cosign, &reference, &fixture(public), false);
-        let sign = ["sign", &reference, "--insecure", "--key", &fixture(key)];
+        check_cosign(&cosign, &reference, &key_file(public), false);
+        let sign = ["sign", &reference, "--insecure", "--key", &key_file(key)];
         innkeeper.run(&sign).unwrap();
-        check_cosign(&cosign, &reference, &fixture(public), true);
-        check_cosign(&cosign, &reference, &fixture("other.pub"), false);
+        check_cosign(&cosign, &reference, &key_file(public), true);
+        check_cosign(&cosign, &reference, &key_file("other.pub"), false);
     }
 }
 
@@ -106,15 +97,21 @@ fn innkeeper_verifies_a_signature_of_cosign() {
         cosign.run(&sign).unwrap();
         let verified = output_json(&innkeeper, &verify(&public));
         assert_eq!(verified["manifestDigest"], manifest);
-        let other = verify(&fixture("other.pub"));
+        let other = verify(&key_file("other.pub"));
         let texts = ["none of the expected keys made the signature"];
         check_refused(&innkeeper, &other, 3, &texts);
 
         // A second signer keeps the first one's signature.
-        let sign = ["sign", &tagged, "--insecure", "--key", &fixture("p256.key")];
+        let sign = [
+            "sign",
+            &tagged,
+            "--insecure",
+            "--key",
+            &key_file("p256.key"),
+        ];
         innkeeper.run(&sign).unwrap();
         output_json(&innkeeper, &verify(&public));
-        output_json(&innkeeper, &verify(&fixture("p256.pub")));
+        output_json(&innkeeper, &verify(&key_file("p256.pub")));
         check_cosign(&cosign, &tagged, &public, true);
     }
 }

@@ -14,12 +14,12 @@ use innkeeper_tests::{
     manifest::root,
     pod::Image,
     process::{is_full, path_from_env},
-    registry::{Client, Registry},
+    registry::{Client, Registry, key_file},
 };
 
 use serde_json::{Value, json};
 
-use crate::cosign::{check_cosign, cosign, fixture};
+use crate::cosign::{check_cosign, cosign};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Removes the variables that cargo gives to tests: build scripts would run again, here and at the next build.
@@ -51,7 +51,7 @@ fn refuses_bad_input_before_it_builds() {
         (&[VERSION, VERSION], "one argument too many"),
         (&[VERSION, "--sign", "/none"], "/none is no ECDSA P-256 key"),
         (
-            &[VERSION, "--sign", &fixture("ed25519.key")],
+            &[VERSION, "--sign", &key_file("ed25519.key")],
             "openssl genpkey",
         ),
         (
@@ -118,7 +118,7 @@ fn two_runs_of_one_build_are_alike_and_can_be_verified() {
     }
     let registry = Registry::start().unwrap();
     let to = registry.address();
-    let key = fixture("p256.key");
+    let key = key_file("p256.key");
     let directory = root().join("target").join(format!("release-{VERSION}"));
     let make = |settings: &str, more: &[&str]| {
         let script = format!("{WITHOUT_CARGO}; {settings}; exec \"$0\" \"$@\"");
@@ -210,7 +210,7 @@ fn check_files(directory: &Path) {
     );
     let check = "base64 --decode SHA256SUMS.sig >SHA256SUMS.der && \
         openssl dgst -sha256 -verify \"$0\" -signature SHA256SUMS.der SHA256SUMS; rm SHA256SUMS.der";
-    let verified = run("sh", &["-ec", check, &fixture("p256.pub")]);
+    let verified = run("sh", &["-ec", check, &key_file("p256.pub")]);
     assert_eq!(verified, "Verified OK\n");
     let unpacked = tempfile::tempdir().unwrap();
     let archive = format!("innkeeper-{VERSION}-linux-*.tar.gz");
@@ -303,7 +303,7 @@ fn check_counts(program: &Path) {
 #[track_caller]
 fn check_published(registry: &str) {
     let plugin = format!("{registry}/plugins/etcd:{VERSION}");
-    let key = fixture("p256.pub");
+    let key = key_file("p256.pub");
     let verify = ["verify", &plugin, "--insecure", "--key", &key];
     Client::innkeeper().unwrap().run(&verify).unwrap();
     for name in ["innkeeper", "charts/innkeeper"] {
@@ -359,7 +359,7 @@ fn image_chart_and_provenance_are_signed_for_cosign() {
     let mut command = Command::new("bash");
     command
         .args(["-ec", script, "bash"])
-        .args([VERSION, registry.address(), &fixture("p256.key")])
+        .args([VERSION, registry.address(), &key_file("p256.key")])
         .args([&*out, directory.path()])
         .current_dir(root());
     let output = command.output().unwrap();
@@ -368,8 +368,8 @@ fn image_chart_and_provenance_are_signed_for_cosign() {
     let (cosign, _) = cosign();
     for name in ["innkeeper", "charts/innkeeper"] {
         let reference = format!("{}/{name}:{VERSION}", registry.address());
-        check_cosign(&cosign, &reference, &fixture("p256.pub"), true);
-        check_cosign(&cosign, &reference, &fixture("other.pub"), false);
+        check_cosign(&cosign, &reference, &key_file("p256.pub"), true);
+        check_cosign(&cosign, &reference, &key_file("other.pub"), false);
         // Pushing the same files again gives the same manifest, which has one signature.
         let ls = ["ls", "--insecure", reference.rsplit_once(':').unwrap().0];
         let tags = Client::crane().unwrap().run(&ls).unwrap();
@@ -399,7 +399,7 @@ fn check_provenance(cosign: &Client, out: &Path) {
         let verify = [
             "verify-blob-attestation",
             "--key",
-            &fixture(key),
+            &key_file(key),
             "--insecure-ignore-tlog=true",
             "--type=slsaprovenance1",
             "--signature",

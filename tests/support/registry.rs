@@ -16,6 +16,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::{
+    manifest::root,
     process::{Running, bound, path_from_env, spawn_bound},
     wait::eventually_for,
 };
@@ -23,6 +24,12 @@ use crate::{
 /// The credentials that a private registry accepts.
 const USER: &str = "keeper";
 const PASSWORD: &str = "of the inn";
+
+/// The path of a key among the signing fixtures.
+pub fn key_file(name: &str) -> String {
+    let fixtures = root().join("host/crates/source/src/tests/fixtures");
+    fixtures.join(name).to_string_lossy().into_owned()
+}
 
 /// A registry's address, encryption and access.
 #[derive(Clone, Debug, Default)]

@@ -8,13 +8,7 @@ use std::{
     sync::OnceLock,
 };
 
-/// The checkout root.
-pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("tests/ has a parent")
-        .to_owned()
-}
+use innkeeper_tests::manifest::root;
 
 /// Returns the sorted paths below the root that are tracked, or new and not ignored.
 pub(crate) fn tracked() -> Vec<String> {

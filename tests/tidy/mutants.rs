@@ -2,7 +2,9 @@
 
 use std::{path::Path, process::Command};
 
-use super::files::{Source, has_extension, read, root, tracked};
+use innkeeper_tests::manifest::root;
+
+use super::files::{Source, has_extension, read, tracked};
 
 /// The lines that a patch begins with, in this order.
 const HEADER: [&str; 3] = ["suite: ", "test: ", "breaks: "];

@@ -9,7 +9,7 @@ use innkeeper_tests::{
     manifest::{self, condition, condition_status, root},
     pod::Pod,
     process::path_from_env,
-    registry::{Client, Registry},
+    registry::{Client, Registry, key_file},
 };
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ use super::{ACCOUNT, CHART, PARENTS, Site, stop};
 use crate::{
     compiled::CacheDirectory,
     plugins::{PLUGIN, marked},
-    registries::{key_file, public_key},
+    registries::public_key,
     web::Web,
 };
 

@@ -7,7 +7,7 @@ use innkeeper_sdk::testing::{ReverseOrder, TestRequest, reverse_order};
 use proptest::prelude::*;
 
 use super::{
-    outcomes::{complete, failed, job, pod},
+    outcomes::{claim, complete, failed, job, pod},
     tenants::owned_by_another,
     *,
 };
@@ -548,13 +548,6 @@ fn a_restore_mounts_no_claim_of_another_parent() {
             .unwrap();
         assert_eq!(local["persistentVolumeClaim"]["readOnly"], true);
     }
-}
-
-fn claim(name: &str) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
-        "metadata": { "name": name, "namespace": "default" },
-    })
 }
 
 fn any_restore() -> impl Strategy<Value = (Value, Vec<Value>)> {

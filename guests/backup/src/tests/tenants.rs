@@ -2,7 +2,7 @@
 
 use innkeeper_sdk::testing::TestRequest;
 
-use super::*;
+use super::{outcomes::claim, *};
 
 fn check_refused(spec: Value, tenants: &Value, message: &str) {
     let fault = reconcile(&backup(spec.clone()), &around()).unwrap_err();
@@ -337,13 +337,6 @@ pub(super) fn owned_by_another(mut object: Value) -> Value {
     object["metadata"]["ownerReferences"] =
         json!([{ "apiVersion": "example.com/v1", "kind": "Wordpress", "name": "b", "uid": "b" }]);
     object
-}
-
-fn claim(name: &str) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
-        "metadata": { "name": name, "namespace": "default" },
-    })
 }
 
 fn check_reference(spec: Value, kind: &str, object: Value) {
