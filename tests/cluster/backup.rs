@@ -95,11 +95,12 @@ fn the_scripts_of_the_article_run_where_the_configuration_allows_them() {
     stage.apply_example(&namespace, "examples/backup/01-article.yaml");
     let is_known = |parent: &Value| parent["status"]["configHash"].is_string();
     let parent = stage.wait(&host, &namespace, ONCE, is_known);
-    let warnings = parent["status"]["warnings"]
+    let codes: Vec<&Value> = parent["status"]["warnings"]
         .as_array()
         .into_iter()
-        .flatten();
-    let codes: Vec<&Value> = warnings.map(|warning| &warning["code"]).collect();
+        .flatten()
+        .map(|warning| &warning["code"])
+        .collect();
     assert!(!codes.contains(&&json!("ScriptNotAllowed")), "{codes:?}");
     let secret = stage.get(&namespace, ONCE_CONFIG);
     let data = secret["data"]["gobackup.yml"].as_str().unwrap();
@@ -124,8 +125,8 @@ fn an_edit_of_a_related_object_is_one_patch_and_no_further_run() {
         "the parent warns about the changed configuration",
         ONCE,
         |parent| {
-            let warnings = parent["status"]["warnings"].as_array();
-            warnings
+            parent["status"]["warnings"]
+                .as_array()
                 .into_iter()
                 .flatten()
                 .any(|warning| warning["code"] == "SpecChangedAfterRun")

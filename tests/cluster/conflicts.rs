@@ -42,10 +42,10 @@ fn compete(stage: &Stage, namespace: &str) -> usize {
 /// Counts the host's writes to the Deployment after a mark.
 fn count_repairs(stage: &Stage, mark: usize) -> usize {
     let writes = stage.writes_since(mark);
-    let repairs = writes
+    writes
         .iter()
-        .filter(|write| write.line().contains("deployments.apps"));
-    repairs.count()
+        .filter(|write| write.line().contains("deployments.apps"))
+        .count()
 }
 
 #[track_caller]

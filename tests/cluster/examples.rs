@@ -32,8 +32,8 @@ const NOT_READY: [(&str, &str, &str); 2] = [
 /// Paths to a guest's examples from the repository root, in numeric order.
 pub(crate) fn files(guest: &str) -> Vec<String> {
     let directory = root().join("examples").join(guest);
-    let entries = fs::read_dir(&directory).expect("a guest has examples");
-    let names: BTreeSet<String> = entries
+    let names: BTreeSet<String> = fs::read_dir(&directory)
+        .expect("a guest has examples")
         .map(|entry| {
             entry
                 .expect("an example can be listed")
@@ -196,8 +196,8 @@ fn the_examples_of_backup_converge() {
 
 #[test]
 fn every_guest_has_a_directory_of_examples() {
-    let entries = fs::read_dir(root().join("examples")).unwrap();
-    let directories: BTreeSet<String> = entries
+    let directories: BTreeSet<String> = fs::read_dir(root().join("examples"))
+        .unwrap()
         .map(Result::unwrap)
         .filter(|entry| entry.file_type().unwrap().is_dir() && entry.file_name() != "plugins")
         .map(|entry| entry.file_name().into_string().unwrap())

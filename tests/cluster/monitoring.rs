@@ -323,8 +323,9 @@ fn alerts_and_dashboard_query_only_exposed_metrics() {
         }
     }
     assert!(rules >= 10 && queries.len() >= rules + 10, "{queries:#?}");
-    let mut installed = manifest::load("deploy/install.yaml").unwrap().into_iter();
-    let service = installed
+    let service = manifest::load("deploy/install.yaml")
+        .unwrap()
+        .into_iter()
         .find(|object| object["kind"] == "Service")
         .unwrap();
     let job = format!("job={}", service["metadata"]["name"]);

@@ -172,8 +172,8 @@ impl LimitedSite {
 
 fn apply_manifests(stage: &Stage, values: &[&str], arguments: &[&str]) -> Vec<Value> {
     let create = ["--set", "namespace.create=true"];
-    let chart = helm::objects(&[&create[..], values].concat()).unwrap();
-    let objects: Vec<Value> = chart
+    let objects: Vec<Value> = helm::objects(&[&create[..], values].concat())
+        .unwrap()
         .into_iter()
         .chain(stage.manifests(arguments))
         .filter(|object| object["kind"] != "Deployment")

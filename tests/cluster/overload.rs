@@ -68,16 +68,17 @@ fn check(writes: &[Write], namespace: &str) {
         .filter(|write| !write.resource.starts_with("events"));
     // Only the next write to the same object counts: the pass sends writes to other objects
     // together with the refused one.
-    let waits = refusals.filter_map(|refusal| {
-        let next = own
-            .iter()
-            .filter(|write| write.name == refusal.name && write.resource == refusal.resource)
-            .map(|write| write.received)
-            .filter(|received| *received > refusal.answered)
-            .min()?;
-        Some((next.duration_since(refusal.answered), refusal))
-    });
-    let shortest = waits.min_by_key(|(wait, _)| *wait);
+    let shortest = refusals
+        .filter_map(|refusal| {
+            let next = own
+                .iter()
+                .filter(|write| write.name == refusal.name && write.resource == refusal.resource)
+                .map(|write| write.received)
+                .filter(|received| *received > refusal.answered)
+                .min()?;
+            Some((next.duration_since(refusal.answered), refusal))
+        })
+        .min_by_key(|(wait, _)| *wait);
     assert!(
         shortest.is_some_and(|(wait, _)| wait >= DEMANDED),
         "{shortest:?}"
@@ -130,10 +131,12 @@ fn refused_writes_to_an_overloaded_api_server_wait_before_the_retry() {
         wait_refused(&host, &address);
     });
     eventually_for(Duration::from_mins(2), "all parents are applied", || {
-        let parents = (0..PARENTS).filter_map(|number| {
-            stage.find(&namespace, (API, "Memcached", &format!("cache-{number}")))
-        });
-        let count = parents.filter(is_applied).count();
+        let count = (0..PARENTS)
+            .filter_map(|number| {
+                stage.find(&namespace, (API, "Memcached", &format!("cache-{number}")))
+            })
+            .filter(is_applied)
+            .count();
         if count == PARENTS {
             Ok(())
         } else {

@@ -180,11 +180,12 @@ fn a_backup_serves_without_the_grants_of_parents_that_came_later() {
     const ARTICLE: Target<'static> = ("gobackup.io/v1", "Backup", "example-backup");
     const STORAGE: Target<'static> = ("gobackup.io/v1", "Storage", "ledger");
 
-    let mut plugins = manifest::load("examples/plugins/backup.yaml")
+    let present = manifest::load("examples/plugins/backup.yaml")
         .unwrap()
         .into_iter()
-        .filter(|object| object["kind"] == "Plugin");
-    let present = plugins.next().unwrap()["spec"]["grants"].take();
+        .find(|object| object["kind"] == "Plugin")
+        .unwrap()["spec"]["grants"]
+        .take();
     let mut earlier = present.clone();
     let later = ["Restore", "Storage"];
     let is_later = |grant: &Value| later.iter().any(|kind| grant["kind"] == *kind);

@@ -233,8 +233,9 @@ fn two_managers_keep_their_grants() {
     };
     admin.apply_as("one", &granting("Deployment")).unwrap();
     let both = admin.apply_as("two", &granting("StatefulSet")).unwrap();
-    let children = both["spec"]["grants"]["children"].as_array().unwrap();
-    let kinds: Vec<&str> = children
+    let kinds: Vec<&str> = both["spec"]["grants"]["children"]
+        .as_array()
+        .unwrap()
         .iter()
         .filter_map(|child| child["kind"].as_str())
         .collect();
@@ -373,10 +374,12 @@ fn check_change(spec: &Value, change: &Value, refused: &[&str]) {
 fn a_user_without_the_verb_grant_can_only_suspend_a_plugin_with_grants() {
     let definition = manifest::load("deploy/crds/plugins.innkeeper.dev.yaml").unwrap();
     let schema = &definition[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
-    let declared = schema["properties"]["spec"]["properties"]
+    let declared: BTreeSet<&str> = schema["properties"]["spec"]["properties"]
         .as_object()
-        .unwrap();
-    let declared: BTreeSet<&str> = declared.keys().map(String::as_str).collect();
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
     let tested: BTreeSet<&str> = fields().iter().map(|(field, ..)| *field).collect();
     assert_eq!(declared, tested);
 

@@ -122,8 +122,9 @@ fn check_refused(name: &str, bytes: &[u8], expected: &str, text: &str) {
             .any(|write| write.uri.contains("innkeeper%3A")),
         "{writes:?}"
     );
-    let own = writes.iter().filter(is_own);
-    let foreign: Vec<String> = own
+    let foreign: Vec<String> = writes
+        .iter()
+        .filter(is_own)
         .filter(|write| !is_told(write))
         .map(Write::line)
         .collect();

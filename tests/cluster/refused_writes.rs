@@ -63,14 +63,16 @@ fn notes(stage: &Stage, namespace: &str, name: &str, reason: &str) -> Vec<String
 /// Counts the host's rejected writes to a parent.
 fn refused(stage: &Stage, mark: usize, (namespace, name): (&str, &str), resource: &str) -> usize {
     let writes = stage.plane.audit().since(mark).unwrap();
-    let counts = writes.iter().filter(|write| {
-        write.is_by_host()
-            && write.namespace == namespace
-            && write.name == name
-            && write.resource == resource
-            && write.code >= 400
-    });
-    counts.count()
+    writes
+        .iter()
+        .filter(|write| {
+            write.is_by_host()
+                && write.namespace == namespace
+                && write.name == name
+                && write.resource == resource
+                && write.code >= 400
+        })
+        .count()
 }
 
 /// Applies an admission policy for objects with the policy's name, and the binding.

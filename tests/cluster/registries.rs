@@ -403,8 +403,8 @@ fn sources_use_the_proxies_of_the_environment_and_the_api_server_does_not() {
         ("HTTPS_PROXY", proxy.url()),
         ("HTTP_PROXY", unreachable),
         ("NO_PROXY", format!("localhost,{}", ip(&direct))),
-    ];
-    let environment = environment.map(|(name, value)| (name.to_owned(), value));
+    ]
+    .map(|(name, value)| (name.to_owned(), value));
     options.environment.extend(environment);
 
     // Only the proxy can resolve this name.

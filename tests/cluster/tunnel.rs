@@ -156,6 +156,5 @@ fn carry(mut from: TcpStream, mut to: TcpStream) {
 /// Returns the administrator's kubeconfig.
 pub(crate) fn kubeconfig(plane: &ControlPlane) -> Result<Value> {
     let text = std::fs::read_to_string(plane.kubeconfig())?;
-    let mut documents = manifest::parse(&text)?;
-    Ok(documents.swap_remove(0))
+    Ok(manifest::parse(&text)?.swap_remove(0))
 }

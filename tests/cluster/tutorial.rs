@@ -163,8 +163,8 @@ impl Site {
             ("HTTPS_PROXY", proxy.url()),
             ("NO_PROXY", "localhost,127.0.0.1".to_owned()),
             ("SSL_CERT_FILE", authority),
-        ];
-        let environment = environment.map(|(name, value)| (name.to_owned(), value));
+        ]
+        .map(|(name, value)| (name.to_owned(), value));
         let control_plane = ControlPlane::start().unwrap();
         let kubeconfig = control_plane.kubeconfig();
         author.environment.extend(environment.clone());

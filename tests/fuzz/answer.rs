@@ -52,10 +52,9 @@ fn the_oracle_refuses_every_child_that_breaks_a_rule() {
         let payload =
             catch_unwind(AssertUnwindSafe(|| oracle::check(&case, &children[0]))).expect_err(name);
         // A message without values is not a String.
-        let text = payload
+        let message: String = payload
             .downcast_ref::<&str>()
-            .map(|message| (*message).to_owned());
-        let message: String = text
+            .map(|message| (*message).to_owned())
             .or_else(|| payload.downcast_ref().cloned())
             .unwrap_or_default();
         assert!(message.contains(word), "{name}: {message}");

@@ -125,8 +125,12 @@ impl Edits {
                 self.edit_node(node, *edit);
             }
         }
-        let documents = documents.as_array().unwrap().iter();
-        let lines: Vec<String> = documents.map(|document| format!("{document}\n")).collect();
+        let lines: Vec<String> = documents
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|document| format!("{document}\n"))
+            .collect();
         lines.concat().into_bytes()
     }
 

@@ -111,19 +111,21 @@ const BESIDE: [&str; 8] = [
 pub(super) fn schema(shape: &Shape) -> String {
     let level = shape.form(0, &LEVELS);
     let beside = |number: u32| {
-        let chosen = BESIDE
+        let text: String = BESIDE
             .iter()
             .enumerate()
-            .filter(|(bit, _)| shape.mask >> bit & 1 == 1);
-        let text: String = chosen.map(|(_, text)| *text).collect();
+            .filter(|(bit, _)| shape.mask >> bit & 1 == 1)
+            .map(|(_, text)| *text)
+            .collect();
         text.replace('#', &escaped(&pattern(shape, number)))
     };
     let wide = |parts: &[String]| match shape.forms[2] % 3 {
         0 => format!("{{\"allOf\":[{}]}}", parts.join(",")),
         1 => format!("{{\"anyOf\":[{}]}}", parts.join(",")),
         _ => {
-            let fields = parts.iter().enumerate();
-            let fields: Vec<String> = fields
+            let fields: Vec<String> = parts
+                .iter()
+                .enumerate()
                 .map(|(number, part)| format!("\"k{number}\":{part}"))
                 .collect();
             format!("{{\"properties\":{{{}}}}}", fields.join(","))

@@ -21,8 +21,11 @@ pub(crate) fn plugin() -> Vec<u8> {
 /// Runs a command with `--output json` and parses the output.
 #[track_caller]
 pub(crate) fn output_json<S: AsRef<str>>(client: &Client, arguments: &[S]) -> Value {
-    let arguments = arguments.iter().map(AsRef::as_ref);
-    let arguments: Vec<&str> = arguments.chain(["--output", "json"]).collect();
+    let arguments: Vec<&str> = arguments
+        .iter()
+        .map(AsRef::as_ref)
+        .chain(["--output", "json"])
+        .collect();
     serde_json::from_str(&client.run(&arguments).unwrap()).unwrap()
 }
 

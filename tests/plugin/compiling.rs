@@ -61,10 +61,13 @@ impl Drop for Process {
 
 /// The system call filter count in a process's status.
 fn filters(status: &str) -> u32 {
-    let mut counts = status
+    status
         .lines()
-        .filter_map(|line| line.strip_prefix("Seccomp_filters:"));
-    counts.next().unwrap().trim().parse().unwrap()
+        .find_map(|line| line.strip_prefix("Seccomp_filters:"))
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap()
 }
 
 #[test]
@@ -106,8 +109,8 @@ fn the_compiler_limits_and_confines_itself_before_it_reads_its_input() {
 
 /// A process's open file descriptors.
 fn descriptors(process: u32) -> Vec<String> {
-    let open = fs::read_dir(format!("/proc/{process}/fd")).unwrap();
-    let mut open: Vec<String> = open
+    let mut open: Vec<String> = fs::read_dir(format!("/proc/{process}/fd"))
+        .unwrap()
         .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
         .collect();
     open.sort();
@@ -303,12 +306,12 @@ fn a_host_that_cannot_write_compiled_code_ends_and_blames_no_plugin() {
 /// A process's children.
 fn children(parent: u32) -> Vec<u32> {
     let path = format!("/proc/{parent}/task");
-    let lists = fs::read_dir(path)
+    let lists: Vec<String> = fs::read_dir(path)
         .into_iter()
         .flatten()
         .flatten()
-        .filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
-    let lists: Vec<String> = lists.collect();
+        .filter_map(|task| fs::read_to_string(task.path().join("children")).ok())
+        .collect();
     lists
         .iter()
         .flat_map(|list| list.split_whitespace())

@@ -114,8 +114,8 @@ fn pod(index: usize) -> Arc<str> {
 
 /// A parent as the API server stores it.
 fn parent(file: &str, kind: &str) -> Value {
-    let objects = manifest::load(file).unwrap();
-    let mut parent = objects
+    let mut parent = manifest::load(file)
+        .unwrap()
         .into_iter()
         .find(|object| object["kind"] == kind)
         .unwrap();

@@ -60,8 +60,7 @@ fn names_the_missing_input_and_ends_with_its_own_code() {
         ),
         (&["pull", CLOSED, "--ca-file", "/none"], 2, "/none"),
     ] {
-        let mut command = Command::new(path_from_env("INNKEEPER_BIN").unwrap());
-        let output = command
+        let output = Command::new(path_from_env("INNKEEPER_BIN").unwrap())
             .args(arguments)
             .args(if arguments[0] == "inspect" || code == 1 {
                 &["--insecure"][..]

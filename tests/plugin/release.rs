@@ -192,8 +192,7 @@ fn released(directory: &Path, registry: &str) -> BTreeMap<String, String> {
 #[track_caller]
 fn check_files(directory: &Path) {
     let run = |program: &str, arguments: &[&str]| {
-        let mut command = Command::new(program);
-        let output = command
+        let output = Command::new(program)
             .args(arguments)
             .current_dir(directory)
             .output()
@@ -241,8 +240,11 @@ fn check_files(directory: &Path) {
             "Report vulnerabilities to security@contact.invalid, not in a public issue.\n"
         )
     );
-    let missing: Vec<PathBuf> = parts.iter().map(|part| directory.join(part)).collect();
-    let missing: Vec<_> = missing.iter().filter(|path| !path.is_file()).collect();
+    let missing: Vec<PathBuf> = parts
+        .iter()
+        .map(|part| directory.join(part))
+        .filter(|path| !path.is_file())
+        .collect();
     assert!(missing.is_empty(), "{missing:?}");
     let image = Image::unpack(&directory.join("oci/innkeeper")).unwrap();
     let root = image.root().to_str().unwrap();

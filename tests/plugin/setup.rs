@@ -67,8 +67,7 @@ fn gobackup(checkout: &Path) -> String {
     let go = b"#!/bin/sh\n[ \"$1\" != env ] || echo go9.9\n";
     write(copy.path(), "bin/go", go);
     let script = r#"PATH="$0/bin:$PATH" exec "$0/tests/setup" --only gobackup"#;
-    let mut setup = Command::new("sh");
-    let output = setup
+    let output = Command::new("sh")
         .args(["-c", script])
         .arg(copy.path())
         .env("INNKEEPER_GOBACKUP", checkout)

@@ -224,21 +224,21 @@ impl Audit {
     /// Returns all requests after the mark for objects of a known kind, including reads and watches.
     pub fn all_requests_since(&self, mark: usize) -> Result<Vec<Request>> {
         let entries = self.lines(mark)?;
-        let entries = entries
+        let requests = entries
             .iter()
-            .filter_map(|line| serde_json::from_str::<Entry>(line).ok());
-        let requests = entries.filter_map(|entry| {
-            let object = entry.object_ref?;
-            Some(Request {
-                verb: entry.verb,
-                resource: resource(&object),
-                namespace: object.namespace,
-                user: entry.user.username,
-                impersonated: entry.impersonated_user.map(|user| user.username),
-                uri: entry.uri,
-                code: entry.response_status?.code,
-            })
-        });
+            .filter_map(|line| serde_json::from_str::<Entry>(line).ok())
+            .filter_map(|entry| {
+                let object = entry.object_ref?;
+                Some(Request {
+                    verb: entry.verb,
+                    resource: resource(&object),
+                    namespace: object.namespace,
+                    user: entry.user.username,
+                    impersonated: entry.impersonated_user.map(|user| user.username),
+                    uri: entry.uri,
+                    code: entry.response_status?.code,
+                })
+            });
         Ok(requests.collect())
     }
 
@@ -253,8 +253,8 @@ impl Audit {
 
     /// Returns the host's writes in one namespace after the mark.
     pub fn in_namespace_since(&self, mark: usize, namespace: &str) -> Result<Vec<Write>> {
-        let writes = self.by_host_since(mark)?;
-        Ok(writes
+        Ok(self
+            .by_host_since(mark)?
             .into_iter()
             .filter(|write| write.namespace == namespace)
             .collect())

@@ -18,8 +18,7 @@ use crate::{
 
 /// Returns the objects that `innkeeper manifests` prints for plugins.
 pub fn manifests(plugins: &[PathBuf], arguments: &[&str]) -> Result<Vec<Value>> {
-    let mut command = Command::new(path_from_env("INNKEEPER_BIN")?);
-    let output = command
+    let output = Command::new(path_from_env("INNKEEPER_BIN")?)
         .arg("manifests")
         .args(plugins)
         .args(arguments)

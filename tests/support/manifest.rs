@@ -40,8 +40,8 @@ pub fn at<'a>(object: &'a Value, pointer: &str) -> &'a Value {
 
 /// Returns the condition with this type as `Status/Reason: message`.
 pub fn condition(object: &Value, kind: &str) -> Option<String> {
-    let conditions = at(object, "/status/conditions").as_array()?;
-    let condition = conditions
+    let condition = at(object, "/status/conditions")
+        .as_array()?
         .iter()
         .find(|condition| condition["type"] == kind)?;
     let text = |field: &str| condition[field].as_str().unwrap_or_default().to_owned();
@@ -65,11 +65,14 @@ pub fn condition_status(object: &Value, kind: &str) -> String {
 
 /// Returns true if an object has a condition with this type that was observed at the current generation.
 pub fn is_condition_current(object: &Value, kind: &str) -> bool {
-    let conditions = at(object, "/status/conditions").as_array();
-    conditions.into_iter().flatten().any(|condition| {
-        condition["type"] == kind
-            && condition["observedGeneration"] == object["metadata"]["generation"]
-    })
+    at(object, "/status/conditions")
+        .as_array()
+        .into_iter()
+        .flatten()
+        .any(|condition| {
+            condition["type"] == kind
+                && condition["observedGeneration"] == object["metadata"]["generation"]
+        })
 }
 
 /// Returns true if a parent is Synced and Ready, both for its current generation.

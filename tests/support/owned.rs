@@ -7,19 +7,23 @@ use serde_json::{Map, Value};
 ///
 /// Owned fields that the object lacks are `null`: the API server drops some empty values.
 pub fn owned(object: &Value, manager: &str, subresource: Option<&str>) -> Option<Value> {
-    let entries = object["metadata"]["managedFields"].as_array()?;
-    let entry = entries.iter().find(|entry| {
-        entry["manager"] == manager
-            && entry["operation"] == "Apply"
-            && entry["subresource"].as_str() == subresource
-    })?;
+    let entry = object["metadata"]["managedFields"]
+        .as_array()?
+        .iter()
+        .find(|entry| {
+            entry["manager"] == manager
+                && entry["operation"] == "Apply"
+                && entry["subresource"].as_str() == subresource
+        })?;
     Some(part(&entry["fieldsV1"], object))
 }
 
 /// Returns the part of a value that a field set (`fieldsV1`) selects.
 fn part(fields: &Value, value: &Value) -> Value {
-    let members = fields.as_object().into_iter().flatten();
-    let members: Vec<(&str, &Value)> = members
+    let members: Vec<(&str, &Value)> = fields
+        .as_object()
+        .into_iter()
+        .flatten()
         .map(|(name, fields)| (name.as_str(), fields))
         .filter(|(name, _)| *name != ".")
         .collect();

@@ -137,10 +137,11 @@ impl Page {
             (heading.len() < line.len()).then(|| heading.trim().to_lowercase())
         });
         let anchor = |heading: String| {
-            let slug = heading
+            heading
                 .chars()
-                .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
-            slug.collect::<String>().replace(' ', "-")
+                .filter(|c| c.is_alphanumeric() || " -_".contains(*c))
+                .collect::<String>()
+                .replace(' ', "-")
         };
         headings.map(anchor).collect()
     }

@@ -236,8 +236,10 @@ fn volumes(
         .flatten()
     {
         let name = text(mount, "/name")?;
-        let mut volumes = spec["volumes"].as_array().into_iter().flatten();
-        let volume = volumes
+        let volume = spec["volumes"]
+            .as_array()
+            .into_iter()
+            .flatten()
             .find(|volume| volume["name"] == name)
             .with_context(|| format!("there is no volume {name}"))?;
         let path = directory.join(format!("volume-{name}"));

@@ -27,8 +27,11 @@ const PASSWORD: &str = "of the inn";
 
 /// The path of a key among the signing fixtures.
 pub fn key_file(name: &str) -> String {
-    let fixtures = root().join("host/crates/source/src/tests/fixtures");
-    fixtures.join(name).to_string_lossy().into_owned()
+    root()
+        .join("host/crates/source/src/tests/fixtures")
+        .join(name)
+        .to_string_lossy()
+        .into_owned()
 }
 
 /// A registry's address, encryption and access.

@@ -111,16 +111,18 @@ pub(crate) fn orphans() -> Vec<String> {
 
 /// Returns the files named in `path` attributes, as for test helpers that product code declares.
 fn named() -> BTreeSet<PathBuf> {
-    let attributes = Source::all().iter().flat_map(|source| {
-        let directory = Path::new(&source.path)
-            .parent()
-            .unwrap_or_else(|| Path::new(""));
-        source.text.lines().filter_map(move |line| {
-            let line = line.trim().strip_prefix("#[path = \"")?;
-            Some(resolved(&directory.join(line.strip_suffix("\"]")?)))
+    Source::all()
+        .iter()
+        .flat_map(|source| {
+            let directory = Path::new(&source.path)
+                .parent()
+                .unwrap_or_else(|| Path::new(""));
+            source.text.lines().filter_map(move |line| {
+                let line = line.trim().strip_prefix("#[path = \"")?;
+                Some(resolved(&directory.join(line.strip_suffix("\"]")?)))
+            })
         })
-    });
-    attributes.collect()
+        .collect()
 }
 
 /// Returns a relative path without `..`.

@@ -326,10 +326,10 @@ fn the_certificate_and_the_readers_of_metrics_are_settings() {
 fn kinds_of_other_software_are_options() {
     let kinds = |arguments: &[&str]| -> Vec<String> {
         let objects = helm::objects(arguments).unwrap();
-        let kinds = objects
+        objects
             .iter()
-            .map(|object| object["kind"].as_str().unwrap().to_owned());
-        kinds.collect()
+            .map(|object| object["kind"].as_str().unwrap().to_owned())
+            .collect()
     };
     let usual = kinds(&[]);
     let optional = ["ServiceMonitor", "PrometheusRule", "ConfigMap", "Namespace"];
@@ -468,10 +468,9 @@ fn parents_have_one_category_and_the_same_columns_first_and_last() {
         let crd = printed.iter().find(is_it).unwrap();
         let spec = &crd["spec"];
         assert_eq!(spec["names"]["categories"], json!(["innkeeper"]), "{name}");
-        let columns = spec["versions"][0]["additionalPrinterColumns"]
+        let columns: Vec<&str> = spec["versions"][0]["additionalPrinterColumns"]
             .as_array()
-            .unwrap();
-        let columns: Vec<&str> = columns
+            .unwrap()
             .iter()
             .filter_map(|entry| entry["name"].as_str())
             .collect();

@@ -88,10 +88,11 @@ fn every_alert_has_a_runbook() {
             .map(Page::anchors)
             .unwrap_or_default();
         let alerts = read(path);
-        let names = alerts
+        let names: Vec<String> = alerts
             .lines()
-            .filter_map(|line| line.trim().strip_prefix("- alert: "));
-        let names: Vec<String> = names.map(str::to_lowercase).collect();
+            .filter_map(|line| line.trim().strip_prefix("- alert: "))
+            .map(str::to_lowercase)
+            .collect();
         assert!(names.len() > 5, "{names:?}");
         missing.extend(names.into_iter().filter(|name| {
             let url = format!("https://documentation.invalid/{address}#{name}\n");

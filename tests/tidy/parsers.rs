@@ -25,8 +25,8 @@ fn rows(page: &str) -> Vec<Vec<&str>> {
 /// The file and the name of each test in a cell.
 fn tests<'a>(cell: &'a str) -> Vec<(&'a str, &'a str)> {
     let entry = |entry: &'a str| entry.split_once(" `").unwrap_or((entry, ""));
-    let entries = cell.split(", ").map(entry);
-    entries
+    cell.split(", ")
+        .map(entry)
         .map(|(file, test)| (file, test.trim_end_matches('`')))
         .collect()
 }
@@ -80,10 +80,11 @@ fn every_parser_of_untrusted_text_has_bounds_and_tests() {
 fn every_fuzz_target_holds_a_bound_of_a_parser() {
     let page = read(PAGE);
     let paths = tracked();
-    let inputs = paths
+    let mut targets: Vec<&str> = paths
         .iter()
-        .filter(|path| path.starts_with("tests/fuzz/corpus/"));
-    let mut targets: Vec<&str> = inputs.filter_map(|path| path.split('/').nth(3)).collect();
+        .filter(|path| path.starts_with("tests/fuzz/corpus/"))
+        .filter_map(|path| path.split('/').nth(3))
+        .collect();
     targets.dedup();
     assert!(targets.len() > 7, "{targets:?}");
     let missing = targets

@@ -85,8 +85,8 @@ fn texts(path: &str) -> Vec<(String, String)> {
         line.contains("const ")
             .then(|| rest.split('"').next().unwrap_or_default().to_owned())
     };
-    let items = items(path).into_iter();
-    items
+    items(path)
+        .into_iter()
         .filter_map(|item| Some((value(&item.line)?, item.docs)))
         .collect()
 }
@@ -121,8 +121,7 @@ fn cli() -> Command {
 
 /// Returns the commands that the help shows.
 fn commands(cli: &Command) -> Vec<&Command> {
-    let commands = cli.get_subcommands();
-    commands
+    cli.get_subcommands()
         .filter(|argument| !argument.is_hide_set() && argument.get_name() != "help")
         .collect()
 }
@@ -134,8 +133,12 @@ fn about(command: &Command) -> String {
 }
 
 fn flag(arg: &Arg) -> String {
-    let values = arg.get_value_names().unwrap_or_default();
-    let values: Vec<&str> = values.iter().map(clap::builder::Str::as_str).collect();
+    let values: Vec<&str> = arg
+        .get_value_names()
+        .unwrap_or_default()
+        .iter()
+        .map(clap::builder::Str::as_str)
+        .collect();
     let takes = arg.get_action().takes_values();
     match (arg.get_long(), arg.get_short()) {
         (Some(long), short) => {
@@ -194,12 +197,12 @@ fn after_help(command: &Command, heading: &str) -> Vec<String> {
         .get_after_help()
         .map(ToString::to_string)
         .unwrap_or_default();
-    let lines = text
-        .lines()
+    text.lines()
         .skip_while(|line| *line != heading)
         .skip(1)
-        .take_while(|line| line.starts_with("  "));
-    lines.map(|line| line.trim().to_owned()).collect()
+        .take_while(|line| line.starts_with("  "))
+        .map(|line| line.trim().to_owned())
+        .collect()
 }
 
 /// The flags shown in a command's help.

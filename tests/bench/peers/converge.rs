@@ -202,8 +202,9 @@ pub(crate) fn requests(
 /// Waits until a contender sends no more requests.
 pub(crate) fn settle(plane: &ControlPlane, contender: Contender) -> Result<()> {
     let requests = |mark| requests(plane, contender, mark);
-    let settled = plane.audit().settle(QUIET, PATIENCE, requests);
-    settled
+    plane
+        .audit()
+        .settle(QUIET, PATIENCE, requests)
         .map(drop)
         .with_context(|| contender.name().to_owned())
 }

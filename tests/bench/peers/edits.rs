@@ -92,8 +92,8 @@ async fn edit(
         clock.tick().await;
         Some((value, (clock, values)))
     });
-    let edits = due.zip(futures::stream::iter(batch.names.iter().cycle()));
-    let answers = edits
+    let answers = due
+        .zip(futures::stream::iter(batch.names.iter().cycle()))
         .map(async |(value, name)| {
             let api = batch.api(client.clone());
             let patch = json!({ "spec": { "memcached": { "maxMemoryMB": value } } });

@@ -278,10 +278,10 @@ impl Context {
         let namespace = wanted.namespace().unwrap_or_default();
         let api = Api::<K>::namespaced(self.client.clone(), &namespace);
         let params = PatchParams::apply(MANAGER).force();
-        let applied = api
-            .patch(&wanted.name_any(), &params, &Patch::Apply(&encoded))
-            .await;
-        applied.map(Arc::new).map_err(Error::Request)
+        api.patch(&wanted.name_any(), &params, &Patch::Apply(&encoded))
+            .await
+            .map(Arc::new)
+            .map_err(Error::Request)
     }
 
     /// Applies the status if it changed, and publishes an event when the parent is scaled to zero.

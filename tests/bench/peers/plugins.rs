@@ -162,8 +162,9 @@ fn start_all(
         };
         return Ok(vec![start_host(plane, &options)?]);
     }
-    let operators = batches.iter().enumerate();
-    operators
+    batches
+        .iter()
+        .enumerate()
         .map(|(number, batch)| start_kube_rs(plane, &[&group(number), &batch.namespace]))
         .collect()
 }

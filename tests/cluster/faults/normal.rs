@@ -42,14 +42,15 @@ fn parent_of(name: &str) -> Option<String> {
 /// The part that belongs to a parent, with a placeholder for the parent's name.
 pub(crate) fn part(state: &State, parent: Parent) -> State {
     let name = parent.name();
-    let objects = state.iter().filter(|(key, _)| {
-        key.split_once(' ')
-            .map(|(_, name)| name)
-            .and_then(parent_of)
-            .as_ref()
-            == Some(&name)
-    });
-    objects
+    state
+        .iter()
+        .filter(|(key, _)| {
+            key.split_once(' ')
+                .map(|(_, name)| name)
+                .and_then(parent_of)
+                .as_ref()
+                == Some(&name)
+        })
         .map(|(key, form)| (key.replace(&name, "NAME"), form.clone()))
         .collect()
 }
@@ -91,15 +92,18 @@ fn child(object: &Value, parent: &str, form: &mut Value) {
     let metadata = &object["metadata"];
     form["labels"] = metadata["labels"].clone();
     form["annotations"] = annotations(&metadata["annotations"]);
-    let owners = metadata["ownerReferences"].as_array();
-    let owners = owners.into_iter().flatten().map(|owner| {
-        json!([
-            owner["kind"],
-            owner["name"],
-            owner["controller"],
-            owner["blockOwnerDeletion"]
-        ])
-    });
+    let owners = metadata["ownerReferences"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|owner| {
+            json!([
+                owner["kind"],
+                owner["name"],
+                owner["controller"],
+                owner["blockOwnerDeletion"]
+            ])
+        });
     form["owners"] = owners.collect();
     let sort = match parent.split('-').next() {
         Some("cache") => Sort::Cache,

@@ -211,22 +211,21 @@ fn counts(evidence: &Evidence, writes: &[Write]) -> Vec<String> {
 
 /// O-own: every write goes to a child of a parent in the plan, and is bound to it by UID.
 fn owners(evidence: &Evidence, writes: &[Write]) -> Vec<String> {
-    let by_host = writes
+    writes
         .iter()
-        .filter(|write| write.is_by_host() && is_child(write) && has_landed(write));
-    let wrong = by_host.filter(|write| {
-        let body = &write.body;
-        let is_bound = if write.verb == "delete" {
-            let conditions = &body["preconditions"];
-            !conditions["uid"].is_null() && !conditions["resourceVersion"].is_null()
-        } else {
-            body["metadata"]["ownerReferences"][0]["uid"]
-                .as_str()
-                .is_some_and(|owner| evidence.uids.contains(owner))
-        };
-        !is_bound
-    });
-    wrong
+        .filter(|write| write.is_by_host() && is_child(write) && has_landed(write))
+        .filter(|write| {
+            let body = &write.body;
+            let is_bound = if write.verb == "delete" {
+                let conditions = &body["preconditions"];
+                !conditions["uid"].is_null() && !conditions["resourceVersion"].is_null()
+            } else {
+                body["metadata"]["ownerReferences"][0]["uid"]
+                    .as_str()
+                    .is_some_and(|owner| evidence.uids.contains(owner))
+            };
+            !is_bound
+        })
         .map(|write| {
             format!(
                 "O-own: {} is bound to no parent: {}",

@@ -163,10 +163,10 @@ impl TestCluster {
         let kubeconfig = self.stage.plane.kubeconfig();
         let mut controller =
             RunningController::start(subject, kubeconfig, &self.stage.options).unwrap();
-        let count = parents
+        let count: usize = parents
             .iter()
-            .map(|(parent, desired)| 1 + parent.children(*desired).len());
-        let count: usize = count.sum();
+            .map(|(parent, desired)| 1 + parent.children(*desired).len())
+            .sum();
         let state = eventually("the reference parents converge", || {
             let state =
                 normal::state(self.user(), &namespace, KINDS).map_err(|error| error.to_string())?;

@@ -214,8 +214,12 @@ fn a_user_without_the_verb_grant_cannot_keep_a_grant_that_its_manager_removes() 
         .granter
         .apply_as("administrator", &granted(&["Pod"]))
         .unwrap();
-    let children = after["spec"]["grants"]["children"].as_array().unwrap();
-    let kinds: Vec<&Value> = children.iter().map(|child| &child["kind"]).collect();
+    let kinds: Vec<&Value> = after["spec"]["grants"]["children"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|child| &child["kind"])
+        .collect();
     assert_eq!(
         (kinds, &after["spec"]["suspend"]),
         (vec![&json!("Pod")], &json!(true))

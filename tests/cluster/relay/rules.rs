@@ -172,14 +172,14 @@ impl Rules {
 
     /// Returns the delay for each piece of an answer.
     pub(crate) fn late(&self, line: &str) -> Duration {
-        let matching = self
+        let late = self
             .active
             .iter()
-            .filter(|active| active.rule.on.matches(line));
-        let late = matching.filter_map(|active| match active.rule.action {
-            Action::Late(milliseconds) => Some(milliseconds),
-            _ => None,
-        });
+            .filter(|active| active.rule.on.matches(line))
+            .filter_map(|active| match active.rule.action {
+                Action::Late(milliseconds) => Some(milliseconds),
+                _ => None,
+            });
         Duration::from_millis(late.max().unwrap_or_default())
     }
 

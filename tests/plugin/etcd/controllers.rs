@@ -103,8 +103,7 @@ impl World {
             "metadata": { "name": format!("{}-{ordinal}", name(&set["metadata"])), "labels": labels },
         });
         // Like the controller, for the StatefulSet's claims.
-        let claims = list(&set["spec"]["volumeClaimTemplates"]);
-        let volumes: Vec<Value> = claims
+        let volumes: Vec<Value> = list(&set["spec"]["volumeClaimTemplates"])
             .map(|template| {
                 let volume = name(&template["metadata"]);
                 let claim = format!("{volume}-{}", name(&object["metadata"]));
@@ -179,12 +178,11 @@ impl World {
         if is_over && job["status"].is_null() {
             let kind = if is_failed { "Failed" } else { "Complete" };
             let condition = json!({ "type": kind, "status": "True", "lastTransitionTime": now });
-            let mut objects = self
+            let stored = self
                 .children
                 .values_mut()
                 .map(|child| &mut child.object)
-                .chain(&mut self.inspections);
-            let stored = objects
+                .chain(&mut self.inspections)
                 .find(|object| object["metadata"]["uid"] == uid)
                 .unwrap();
             stored["status"] = json!({ "conditions": [condition] });

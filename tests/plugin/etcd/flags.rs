@@ -16,7 +16,7 @@ const VALUES: [&str; 11] = [
 
 /// The flags in the README's list of accepted flags.
 fn names() -> Vec<&'static str> {
-    let words = README
+    README
         .split("\n## Flags\n")
         .nth(1)
         .unwrap()
@@ -25,8 +25,7 @@ fn names() -> Vec<&'static str> {
         .unwrap()
         .split('`')
         .skip(1)
-        .step_by(2);
-    words
+        .step_by(2)
         .filter(|word| word.contains('-') || *word == "cors")
         .collect()
 }
@@ -62,11 +61,12 @@ fn each_version_has_the_flags_that_the_plugin_accepts() {
     assert!(plain.len() > 50, "{plain:?}");
     let experimental = plain.iter().map(|name| format!("experimental-{name}"));
     // The CRD rejects it as a bootstrap flag, and no version has it without the prefix.
-    let plain = plain
+    let flags: Vec<String> = plain
         .iter()
-        .filter(|name| **name != "initial-corrupt-check");
-    let plain = plain.map(|name| (*name).to_owned());
-    let flags: Vec<String> = plain.chain(experimental).collect();
+        .filter(|name| **name != "initial-corrupt-check")
+        .map(|name| (*name).to_owned())
+        .chain(experimental)
+        .collect();
     for image in images {
         let mut world = World::new(spec(1, image));
         for flag in &flags {

@@ -324,17 +324,17 @@ impl World {
     }
 
     pub(super) fn config(&self) -> ConfigMaps {
-        let maps = self
-            .children
+        self.children
             .values()
-            .filter(|child| child.object["kind"] == "ConfigMap");
-        let maps = maps.map(|map| {
-            (
-                name(&map.object["metadata"]).to_owned(),
-                texts(&map.object["data"]),
-            )
-        });
-        maps.chain(self.secrets.clone()).collect()
+            .filter(|child| child.object["kind"] == "ConfigMap")
+            .map(|map| {
+                (
+                    name(&map.object["metadata"]).to_owned(),
+                    texts(&map.object["data"]),
+                )
+            })
+            .chain(self.secrets.clone())
+            .collect()
     }
 
     fn names(&self) -> PathBuf {

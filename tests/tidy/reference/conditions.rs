@@ -75,10 +75,9 @@ fn remedied(path: &str) -> Vec<[String; 3]> {
 
 #[test]
 fn every_reason_of_parents_has_a_remedy() {
-    let without = texts(PARENT_REASONS)
+    let missing = texts(PARENT_REASONS)
         .into_iter()
-        .filter(|(_, docs)| !docs.contains(REMEDY));
-    let missing = without
+        .filter(|(_, docs)| !docs.contains(REMEDY))
         .map(|(name, _)| name)
         .filter(|name| !TYPES.contains(&name.as_str()));
     crate::assert_none("a reason whose comment has no remedy", missing.collect());
@@ -187,21 +186,22 @@ const NO_REASONS_OF_PLUGINS: [&str; 5] = ["Failed", "Job", "Pod", "Secret", "Suc
 /// Returns the CamelCase literals in a plugin's files that report reasons and codes.
 fn given(plugin: &str) -> BTreeSet<&'static str> {
     let directory = format!("guests/{plugin}/src/");
-    let sources = Source::all().iter().filter(|source| {
-        source.path.starts_with(&directory)
-            && !source.path.ends_with("/api.rs")
-            && !source.is_test_file()
-    });
-    let literals = sources.flat_map(|source| {
-        let product = source.text.lines().take(source.product_lines());
-        let gives = product
-            .clone()
-            .any(|line| GIVES.iter().any(|marker| line.contains(marker)));
-        product
-            .flat_map(|line| line.split('"'))
-            .filter(move |text| gives && is_camel_case(text))
-    });
-    literals
+    Source::all()
+        .iter()
+        .filter(|source| {
+            source.path.starts_with(&directory)
+                && !source.path.ends_with("/api.rs")
+                && !source.is_test_file()
+        })
+        .flat_map(|source| {
+            let product = source.text.lines().take(source.product_lines());
+            let gives = product
+                .clone()
+                .any(|line| GIVES.iter().any(|marker| line.contains(marker)));
+            product
+                .flat_map(|line| line.split('"'))
+                .filter(move |text| gives && is_camel_case(text))
+        })
         .filter(|reason| !NO_REASONS_OF_PLUGINS.contains(reason))
         .collect()
 }
@@ -222,8 +222,9 @@ fn the_page_of_each_plugin_has_its_reasons() {
             reasons.len() > 8,
             "the test looks in the wrong place: {reasons:?}"
         );
-        let missing = reasons.into_iter().filter(|reason| !words.contains(reason));
-        missing
+        reasons
+            .into_iter()
+            .filter(|reason| !words.contains(reason))
             .map(|reason| format!("{reason} of {plugin}"))
             .collect::<Vec<_>>()
     });

@@ -61,16 +61,16 @@ fn is_key(text: &str) -> bool {
 
 /// The plugin and SDK sources, with each one's directory below `guests`.
 fn sources_of_plugins() -> Vec<(String, String)> {
-    let paths = tracked()
+    tracked()
         .into_iter()
-        .filter(|path| has_extension(path, "rs") && !path.contains("tests"));
-    let named = paths.filter_map(|path| {
-        let (plugin, _) = path.strip_prefix("guests/")?.split_once("/src/")?;
-        // Neither is in a plugin.
-        let is_tool = ["build", "testing"].contains(&plugin);
-        (!is_tool).then(|| (plugin.to_owned(), path.clone()))
-    });
-    named.collect()
+        .filter(|path| has_extension(path, "rs") && !path.contains("tests"))
+        .filter_map(|path| {
+            let (plugin, _) = path.strip_prefix("guests/")?.split_once("/src/")?;
+            // Neither is in a plugin.
+            let is_tool = ["build", "testing"].contains(&plugin);
+            (!is_tool).then(|| (plugin.to_owned(), path.clone()))
+        })
+        .collect()
 }
 
 /// Returns the labels and annotations that the plugins define, with the plugin and the doc comment.

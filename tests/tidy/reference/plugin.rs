@@ -101,8 +101,8 @@ fn the_page_of_plugins_is_up_to_date() {
             table(["field", "type", "meaning"], rows)
         )
         .expect(TAKES_ANY_TEXT);
-        let rules = part_schema["x-kubernetes-validations"].as_array();
-        let rules: Vec<[String; 1]> = rules
+        let rules: Vec<[String; 1]> = part_schema["x-kubernetes-validations"]
+            .as_array()
             .into_iter()
             .flatten()
             .map(|rule| [cell(rule["message"].as_str().unwrap_or_default())])

@@ -72,8 +72,8 @@ impl Guest for Plugin {
             message: format!("the parent is no JSON: {error}"),
             report: None,
         })?;
-        let children = parent["spec"]["children"].as_array();
-        let children = children
+        let children = parent["spec"]["children"]
+            .as_array()
             .into_iter()
             .flatten()
             .enumerate()
