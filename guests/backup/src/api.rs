@@ -301,8 +301,12 @@ impl Parent {
 
     /// Returns the `BackupModel` name, if there is one.
     pub(crate) fn model(&self) -> Option<&str> {
-        let model = self.spec.backup_model_ref.as_ref()?;
-        model.name.as_deref().filter(|name| !name.is_empty())
+        self.spec
+            .backup_model_ref
+            .as_ref()?
+            .name
+            .as_deref()
+            .filter(|name| !name.is_empty())
     }
 
     /// Returns true if no new run may start.

@@ -41,8 +41,8 @@ pub(crate) fn children(plan: &Plan<'_>, history: &History) -> Vec<Child> {
     needed.extend(claims.iter().map(|claim| claim.key.as_str()));
     let schedule = cron_job(plan)
         .map(|cron_job| Kinds::child("schedule", &cron_job).after(needed.iter().copied()));
-    let first_run = first_run(plan, history).map(|name| ("run".to_owned(), name));
-    let jobs = first_run
+    let jobs = first_run(plan, history)
+        .map(|name| ("run".to_owned(), name))
         .into_iter()
         .chain(requested::jobs(plan, history))
         .map(|(key, name)| {

@@ -87,14 +87,16 @@ impl Plan<'_> {
 
     /// Returns clear-text credentials as data for the plugin's Secret.
     pub(crate) fn clear_credentials(&self) -> impl Iterator<Item = (String, ByteString)> {
-        let credentials = self.rendered.credentials.iter();
-        credentials.filter_map(|credential| match &credential.origin {
-            Origin::Clear(value) => {
-                let value = ByteString(value.clone().into_bytes());
-                Some((credential.name.clone(), value))
-            }
-            Origin::Secret(_) => None,
-        })
+        self.rendered
+            .credentials
+            .iter()
+            .filter_map(|credential| match &credential.origin {
+                Origin::Clear(value) => {
+                    let value = ByteString(value.clone().into_bytes());
+                    Some((credential.name.clone(), value))
+                }
+                Origin::Secret(_) => None,
+            })
     }
 
     /// Returns the name of the claim for local storages, if they need one.

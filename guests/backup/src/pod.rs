@@ -204,8 +204,8 @@ fn secrets(plan: &Plan<'_>) -> String {
     let lists = spec
         .env_from
         .iter()
-        .filter(|source| source.secret_ref.is_some());
-    let lists = lists.map(|source| format!("{}*", source.prefix.as_deref().unwrap_or_default()));
+        .filter(|source| source.secret_ref.is_some())
+        .map(|source| format!("{}*", source.prefix.as_deref().unwrap_or_default()));
     own.chain(variables)
         .chain(lists)
         .collect::<Vec<_>>()

@@ -308,8 +308,7 @@ pub(crate) fn samples(program: &Program) -> Vec<String> {
             .collect(),
         _ => Vec::new(),
     };
-    let options = program.options.iter();
-    let words = options.flat_map(|(value, names)| {
+    let words = program.options.iter().flat_map(|(value, names)| {
         let values = values(*value);
         names.split(' ').flat_map(move |name| {
             values

@@ -254,8 +254,10 @@ impl Reporter<'_> {
 
     /// Returns the latest possible end of the last suspension.
     fn resumed(&self, now: Timestamp) -> Option<Timestamp> {
-        let conditions = self.request.stored_status_value()?.get("conditions")?;
-        let stored = conditions
+        let stored = self
+            .request
+            .stored_status_value()?
+            .get("conditions")?
             .as_array()?
             .iter()
             .find(|condition| condition["type"] == "Scheduled")?;

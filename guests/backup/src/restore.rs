@@ -334,17 +334,17 @@ fn files(spec: &RestoreSpec) -> Result<(), Stop> {
 ///
 /// Other parents may use the same place, so only this parent's runs count.
 fn newest(status: &BackupStatus, kind: &str, name: &str, storage: &str) -> Result<String, Stop> {
-    let mut good = status
+    let file = status
         .recent_runs
         .iter()
-        .filter(|run| run.phase == Phase::Succeeded);
-    let file = good.find_map(|run| {
-        let artifact = run
-            .artifacts
-            .iter()
-            .find(|artifact| artifact.storage == storage)?;
-        Some(artifact.file.clone())
-    });
+        .filter(|run| run.phase == Phase::Succeeded)
+        .find_map(|run| {
+            let artifact = run
+                .artifacts
+                .iter()
+                .find(|artifact| artifact.storage == storage)?;
+            Some(artifact.file.clone())
+        });
     file.ok_or_else(|| Stop::Blocked {
         reason: "FileNotFound",
         message: format!(

@@ -130,8 +130,9 @@ impl History {
             }
         }
         let counted: BTreeSet<String> = stored.counted_jobs.into_iter().collect();
-        let observed_runs = observed.keys().filter_map(|uid| runs.get(uid));
-        let mut finished: Vec<&Run> = observed_runs
+        let mut finished: Vec<&Run> = observed
+            .keys()
+            .filter_map(|uid| runs.get(uid))
             .filter(|run| run.phase.is_terminal())
             .collect();
         finished.sort_by_key(|run| (run.completion_time.clone(), run.job_uid.clone()));
@@ -149,8 +150,12 @@ impl History {
         let is_old = |(place, run): &(usize, &Run)| {
             counted.contains(&run.job_uid) || *place >= RECENT_MAX && !run.phase.is_terminal()
         };
-        let reported = recent.iter().enumerate().filter(|run| !is_old(run));
-        let reported: Vec<&Run> = reported.map(|(_, run)| run).collect();
+        let reported: Vec<&Run> = recent
+            .iter()
+            .enumerate()
+            .filter(|run| !is_old(run))
+            .map(|(_, run)| run)
+            .collect();
         for run in reported.into_iter().rev() {
             let event = (!before.contains_key(&run.job_uid))
                 .then(|| Event::normal("RunStarted", format!("{} started", run.job_name)));

@@ -184,8 +184,9 @@ pub(crate) fn line(script: &mut String, line: impl Display) {
 
 /// Returns the pattern for texts with shell characters, except for line feeds, which `check` rejects first.
 fn shell_pattern() -> String {
-    let characters = SHELL.iter().filter(|character| **character != '\n');
-    let patterns: Vec<String> = characters
+    let patterns: Vec<String> = SHELL
+        .iter()
+        .filter(|character| **character != '\n')
         .map(|character| format!("*{}*", quoted(&character.to_string())))
         .collect();
     patterns.join(" | ")

@@ -56,8 +56,8 @@ impl Task {
         kind: Kind,
         pods: &'a [JobPod],
     ) -> Option<&'a str> {
-        let mut containers = names::containers(kind).iter();
-        containers
+        names::containers(kind)
+            .iter()
             .find_map(|container| job::termination_message(&self.uid, pods, container))
             .filter(|_| self.phase.is_terminal())
     }

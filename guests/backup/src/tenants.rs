@@ -60,8 +60,8 @@ pub(crate) fn check_parent(parent: &Parent, limits: &Tenants) -> Result<(), Stop
 /// Removes a backup's service account from its Restore unless the configuration lists it. The stored backup may be one
 /// that the plugin refuses, and a storage with keys can be read without the account.
 pub(crate) fn remove_account(spec: &mut BackupSpec, limits: &Tenants) {
-    let account = &mut spec.service_account_name;
-    account.take_if(|name| !is_listed(name, &limits.service_accounts));
+    spec.service_account_name
+        .take_if(|name| !is_listed(name, &limits.service_accounts));
 }
 
 /// Allowed variables with plain values, for gobackup and the clients in the image.

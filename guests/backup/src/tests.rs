@@ -67,12 +67,15 @@ pub(crate) fn manifest() -> &'static Manifest {
 /// Returns a kind's schema, as the API server applies it.
 pub(crate) fn schema(kind: &str) -> &'static Schema {
     static SCHEMAS: LazyLock<BTreeMap<String, Schema>> = LazyLock::new(|| {
-        let crds = manifest().crds.iter().map(|crd| crd.as_object().unwrap());
-        let named = crds.map(|crd| {
-            let kind = crd["spec"]["names"]["kind"].as_str().unwrap().to_owned();
-            (kind, Schema::new(crd, "v1").unwrap())
-        });
-        named.collect()
+        manifest()
+            .crds
+            .iter()
+            .map(|crd| crd.as_object().unwrap())
+            .map(|crd| {
+                let kind = crd["spec"]["names"]["kind"].as_str().unwrap().to_owned();
+                (kind, Schema::new(crd, "v1").unwrap())
+            })
+            .collect()
     });
     &SCHEMAS[kind]
 }

@@ -132,8 +132,11 @@ pub(crate) fn locals<'a>(storages: impl Iterator<Item = &'a LocalStorage>) -> Re
 
 /// Returns the run's own mounts.
 fn taken_paths() -> BTreeSet<String> {
-    let own = [pod::CONFIGURATION, pod::CONFIG_PATH, render::KEYS];
-    own.into_iter().chain(pod::DIRECTORIES).map(clean).collect()
+    [pod::CONFIGURATION, pod::CONFIG_PATH, render::KEYS]
+        .into_iter()
+        .chain(pod::DIRECTORIES)
+        .map(clean)
+        .collect()
 }
 
 fn clean(path: &str) -> String {

@@ -87,10 +87,9 @@ impl<'a> Certificate<'a> {
         let times = [
             ("duration", self.duration),
             ("renewBefore", self.renew_before),
-        ];
-        let times = times
-            .into_iter()
-            .filter_map(|(field, time)| Some((field.to_owned(), json!(time?))));
+        ]
+        .into_iter()
+        .filter_map(|(field, time)| Some((field.to_owned(), json!(time?))));
         if let Some(spec) = spec.as_object_mut() {
             spec.extend(times.collect::<Map<String, Value>>());
         }

@@ -260,8 +260,7 @@ fn result(cluster: &Cluster<'_>, operation: &Operation, ended: &Ended) -> Option
     }
     let line = |line: &str| {
         let (id, url) = line.split_once(' ')?;
-        let mut ordinals = 0..MEMBERS_MAX;
-        let ordinal = ordinals.find(|ordinal| cluster.peer_url(*ordinal) == url)?;
+        let ordinal = (0..MEMBERS_MAX).find(|ordinal| cluster.peer_url(*ordinal) == url)?;
         Some((ordinal, member_id(id)?))
     };
     let ids: Option<BTreeMap<i32, String>> = ended.message.as_deref()?.lines().map(line).collect();
@@ -416,11 +415,11 @@ fn nodes(cluster: &Cluster<'_>) -> Option<PodTemplate> {
 fn environment(cluster: &Cluster<'_>, record: &Record, operation: &Operation) -> Vec<EnvVar> {
     let (victim, own) = match operation {
         Operation::Survey => {
-            let urls = record
+            let urls: Vec<String> = record
                 .members
                 .iter()
-                .map(|ordinal| cluster.peer_url(*ordinal));
-            let urls: Vec<String> = urls.collect();
+                .map(|ordinal| cluster.peer_url(*ordinal))
+                .collect();
             (None, vec![pod::variable("PEER_URLS", urls.join(" "))])
         }
         Operation::Remove { ordinal, id } => {
@@ -445,10 +444,11 @@ fn environment(cluster: &Cluster<'_>, record: &Record, operation: &Operation) ->
 
 /// The members' addresses, except for one member's.
 pub(crate) fn endpoints(cluster: &Cluster<'_>, record: &Record, but: Option<i32>) -> EnvVar {
-    let others = record
+    let endpoints: Vec<String> = record
         .registered()
         .into_iter()
-        .filter(|ordinal| Some(*ordinal) != but);
-    let endpoints: Vec<String> = others.map(|ordinal| cluster.client_url(ordinal)).collect();
+        .filter(|ordinal| Some(*ordinal) != but)
+        .map(|ordinal| cluster.client_url(ordinal))
+        .collect();
     pod::variable("ENDPOINTS", endpoints.join(" "))
 }

@@ -302,8 +302,7 @@ fn affinity(cluster: &Cluster<'_>) -> Option<Affinity> {
 fn memory_request(cluster: &Cluster<'_>) -> String {
     let bytes = Amount::from_quantity(&cluster.spec.storage.size)
         .and_then(Amount::floor)
-        .filter(|_| cluster.spec.storage.medium == Medium::Memory);
-    let bytes = bytes
+        .filter(|_| cluster.spec.storage.medium == Medium::Memory)
         .map_or(0, |bytes| bytes.saturating_add(MEMORY_BYTES_BESIDE_DATA))
         .max(MEMORY_BYTES_MIN);
     match (bytes / (1 << 20), bytes % (1 << 20)) {

@@ -244,8 +244,8 @@ impl Observation {
         }
         let ready = self.pods.values().filter(|pod| pod.is_ready);
         let running = || ready.map(|pod| pod.version).collect::<Option<Vec<_>>>();
-        let recorded = record.and_then(|record| record.version);
-        recorded
+        record
+            .and_then(|record| record.version)
             .or_else(|| running()?.into_iter().min())
             .or(self.last_version)
     }
@@ -259,20 +259,20 @@ impl Observation {
     ) -> impl Iterator<Item = (i32, &Claim)> {
         let members = self.record.as_ref().map(|record| &record.members);
         let without_record = self.replicas().max(cluster.spec.size);
-        let claims = self.claims.iter().filter(move |(ordinal, _)| {
-            members.map_or(**ordinal < without_record, |members| {
-                members.contains(*ordinal)
+        self.claims
+            .iter()
+            .filter(move |(ordinal, _)| {
+                members.map_or(**ordinal < without_record, |members| {
+                    members.contains(*ordinal)
+                })
             })
-        });
-        claims.map(|(ordinal, claim)| (*ordinal, claim))
+            .map(|(ordinal, claim)| (*ordinal, claim))
     }
 
     /// The size of the smallest member volume; `None` if no claim is bound.
     pub(crate) fn smallest_volume(&self, cluster: &Cluster<'_>) -> Option<Quantity> {
-        let sizes = self
-            .claims_of_members(cluster)
-            .filter_map(|(_, claim)| claim.capacity.as_ref());
-        sizes
+        self.claims_of_members(cluster)
+            .filter_map(|(_, claim)| claim.capacity.as_ref())
             .min_by(|a, b| {
                 Amount::from_quantity(a)
                     .partial_cmp(&Amount::from_quantity(b))
@@ -337,10 +337,10 @@ fn members(
         .filter(|claim| claim.is_ours || adopts)
         .filter_map(|claim| claim.metadata.labels.as_ref());
     let annotations = stateful_set.and_then(|metadata| metadata.annotations.as_ref());
-    let texts = labels
+    let numbers = labels
         .chain(annotations)
-        .filter_map(|map| map.get(MEMBERS_LABEL));
-    let numbers = texts.filter_map(|text| text.parse().ok());
+        .filter_map(|map| map.get(MEMBERS_LABEL))
+        .filter_map(|text| text.parse().ok());
     let counts = [record.map(|record| record.members.len()), listed]
         .into_iter()
         .flatten()
@@ -351,10 +351,10 @@ fn members(
             *votes.entry(number).or_default() += 1;
         }
     }
-    let most = votes
+    votes
         .into_iter()
-        .max_by_key(|(number, votes)| (*votes, *number));
-    most.map(|(number, _)| number)
+        .max_by_key(|(number, votes)| (*votes, *number))
+        .map(|(number, _)| number)
 }
 
 /// The size that a claim requests.

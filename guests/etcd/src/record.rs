@@ -165,12 +165,14 @@ impl Record {
             .admitted
             .iter()
             .map(|(ordinal, uid)| (format!("{ADMIT}{ordinal}"), uid.clone()));
-        let state = [
+        [
             (MEMBERS.to_owned(), members.join(",")),
             (STATE.to_owned(), state.to_owned()),
             (TOKEN.to_owned(), self.token.clone()),
-        ];
-        state.into_iter().chain(admitted).collect()
+        ]
+        .into_iter()
+        .chain(admitted)
+        .collect()
     }
 
     /// The ConfigMap's annotations, which only the plugin reads.

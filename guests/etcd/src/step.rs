@@ -154,11 +154,10 @@ fn begin(cluster: &Cluster<'_>, observation: &Observation) -> Step {
 
 /// The members' claims that were created for another parent.
 fn stale(cluster: &Cluster<'_>, observation: &Observation, members: i32) -> Vec<String> {
-    let foreign = observation
+    observation
         .claims
         .range(..members)
-        .filter(|(_, claim)| !claim.is_ours);
-    foreign
+        .filter(|(_, claim)| !claim.is_ours)
         .map(|(ordinal, _)| cluster.claim(*ordinal))
         .collect()
 }

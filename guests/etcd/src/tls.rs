@@ -93,8 +93,8 @@ pub(crate) fn is_of_jobs_only(cluster: &Cluster<'_>, name: &str) -> bool {
 /// The Secrets that Jobs mount.
 pub(crate) fn secrets_of_jobs<'a>(cluster: &'a Cluster<'_>) -> impl Iterator<Item = &'a str> {
     let client = client(cluster);
-    let server = client.map(|client| &*client.server);
-    server
+    client
+        .map(|client| &*client.server)
         .into_iter()
         .chain(client.and_then(|client| client.client.as_deref()))
 }

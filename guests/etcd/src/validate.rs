@@ -253,11 +253,11 @@ fn claims(
         // Without adoption, the first start waits until none of these claims is left.
         None => adopts,
     };
-    let used = observation
+    observation
         .claims
         .iter()
-        .filter(|(ordinal, _)| is_used(ordinal));
-    used.map(|(_, claim)| &claim.metadata)
+        .filter(|(ordinal, _)| is_used(ordinal))
+        .map(|(_, claim)| &claim.metadata)
         .try_for_each(|metadata| {
             check_reference(
                 request,

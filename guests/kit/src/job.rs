@@ -140,13 +140,13 @@ pub fn termination_message<'a>(
     pods: &'a [JobPod],
     container: &str,
 ) -> Option<&'a str> {
-    let own = pods
+    let newest = pods
         .iter()
-        .filter(|pod| controller(&pod.metadata) == Some(job_uid));
-    let newest = own.max_by_key(|pod| {
-        let created = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        (created, pod.metadata.name.as_deref())
-    })?;
+        .filter(|pod| controller(&pod.metadata) == Some(job_uid))
+        .max_by_key(|pod| {
+            let created = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
+            (created, pod.metadata.name.as_deref())
+        })?;
     let ContainerEnds {
         init_container_statuses: init,
         container_statuses: main,

@@ -375,10 +375,10 @@ mod tests {
     };
 
     fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-        let owned = pairs
+        pairs
             .iter()
-            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-        owned.collect()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect()
     }
 
     #[test]

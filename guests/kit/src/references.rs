@@ -230,12 +230,12 @@ impl Found {
         self.secrets.iter().flat_map(|(name, resolved)| {
             let object = resolved.object.iter();
             object.flat_map(move |object| {
-                let lacking = resolved
+                resolved
                     .reference
                     .keys
                     .iter()
-                    .filter(|key| !object.has(key));
-                lacking.map(move |key| (name.as_str(), key.as_str()))
+                    .filter(|key| !object.has(key))
+                    .map(move |key| (name.as_str(), key.as_str()))
             })
         })
     }

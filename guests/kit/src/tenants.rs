@@ -214,8 +214,10 @@ pub fn check_pod_secrets(
 ) -> Result<(), String> {
     check_secrets(request, scope, found.objects())
         .map_err(|problem| format!("{path}: {problem}"))?;
-    let awaited = found.awaited_secrets(scope);
-    let missing: Vec<&str> = awaited.filter(|name| !may_miss(name)).collect();
+    let missing: Vec<&str> = found
+        .awaited_secrets(scope)
+        .filter(|name| !may_miss(name))
+        .collect();
     if missing.is_empty() {
         return Ok(());
     }

@@ -272,11 +272,11 @@ impl Workload {
     pub fn names_secret(&self, name: &str) -> bool {
         let pod = &self.spec.template.spec;
         let variables = pod.containers.iter().flat_map(|container| {
-            let single = container
+            container
                 .env
                 .iter()
-                .filter_map(|variable| variable.value_from.as_ref());
-            single.chain(&container.env_from)
+                .filter_map(|variable| variable.value_from.as_ref())
+                .chain(&container.env_from)
         });
         let volumes = pod
             .volumes

@@ -49,7 +49,7 @@ const NOTES: [&str; 5] = ["deprecated", "example", "examples", "readOnly", "writ
 ///
 /// Panics if the type has no such schema: it is recursive, or an enum with data.
 pub(crate) fn schema_of<T: JsonSchema>() -> Value {
-    let generator = SchemaSettings::openapi3()
+    let mut schema = SchemaSettings::openapi3()
         .with(|settings| {
             settings.inline_subschemas = true;
             settings.meta_schema = None;
@@ -57,8 +57,9 @@ pub(crate) fn schema_of<T: JsonSchema>() -> Value {
         .with_transform(PlainEnum)
         .with_transform(KeepDescription)
         .with_transform(OptionalEnum)
-        .into_generator();
-    let mut schema = generator.into_root_schema_for::<T>().to_value();
+        .into_generator()
+        .into_root_schema_for::<T>()
+        .to_value();
     tidy(&mut schema);
     let problem = problem(&schema, "config-schema");
     assert!(

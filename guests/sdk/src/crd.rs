@@ -260,7 +260,7 @@ impl Crd {
 /// Panics if the type has no structural schema.
 pub fn schema_of<T: JsonSchema>() -> Value {
     // The derive macro's steps, and one that keeps descriptions.
-    let generator = SchemaSettings::openapi3()
+    let mut schema = SchemaSettings::openapi3()
         .with(|settings| {
             settings.inline_subschemas = true;
             settings.meta_schema = None;
@@ -270,8 +270,9 @@ pub fn schema_of<T: JsonSchema>() -> Value {
         .with_transform(simplify::KeepDescription)
         .with_transform(kube::core::schema::OptionalEnum)
         .with_transform(kube::core::schema::OptionalIntOrString)
-        .into_generator();
-    let mut schema = generator.into_root_schema_for::<T>().to_value();
+        .into_generator()
+        .into_root_schema_for::<T>()
+        .to_value();
     if let Some(members) = schema.as_object_mut() {
         members.remove("title");
     }

@@ -66,11 +66,11 @@ impl Hashed {
 
     /// The lines of the named keys that exist, sorted.
     pub fn hash_lines_for(&self, keys: &[&str]) -> Vec<String> {
-        let chosen = self
-            .merged()
+        self.merged()
             .into_iter()
-            .filter(|(key, _)| keys.contains(key));
-        chosen.map(|(key, hash)| self.line(key, hash)).collect()
+            .filter(|(key, _)| keys.contains(key))
+            .map(|(key, hash)| self.line(key, hash))
+            .collect()
     }
 
     fn line(&self, key: &str, hash: &str) -> String {

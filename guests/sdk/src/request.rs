@@ -205,8 +205,7 @@ impl Request {
 
     /// The stored condition of this type.
     pub fn stored_condition(&self, type_: &str) -> Option<StoredCondition> {
-        let conditions = condition::stored_conditions(self.stored_status_value()?);
-        conditions
+        condition::stored_conditions(self.stored_status_value()?)
             .into_iter()
             .find(|condition| condition.type_ == type_)
     }

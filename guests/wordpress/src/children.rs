@@ -101,16 +101,15 @@ pub(crate) fn unapplied(request: &Request, stated: &[Child]) -> Option<String> {
             .as_str()
             .map(ToOwned::to_owned)
     };
-    let mut marked = stated
+    let child = stated
         .iter()
-        .filter(|child| MARKED.contains(&&*child.key) && child.apply != ApplyPolicy::Hold);
-    let child = marked.find(|child| {
-        let observed = request
-            .children
-            .iter()
-            .find(|observed| observed.kind() == child.kind() && observed.name() == child.name());
-        observed.is_none_or(|observed| mark(observed.object()) != mark(&child.object))
-    })?;
+        .filter(|child| MARKED.contains(&&*child.key) && child.apply != ApplyPolicy::Hold)
+        .find(|child| {
+            let observed = request.children.iter().find(|observed| {
+                observed.kind() == child.kind() && observed.name() == child.name()
+            });
+            observed.is_none_or(|observed| mark(observed.object()) != mark(&child.object))
+        })?;
     Some(child.kind_and_name())
 }
 

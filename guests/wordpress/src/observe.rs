@@ -370,12 +370,13 @@ fn owned_data(
     site: &Site<'_>,
     existing_claim: Option<&ObservedClaim>,
 ) -> Vec<String> {
-    let data = request
+    let mut owned: Vec<String> = request
         .children
         .iter()
         .filter(|child| !child.retained)
-        .filter(|child| child.is::<PersistentVolumeClaim>() || child.is::<Secret>());
-    let mut owned: Vec<String> = data.map(kind_and_name).collect();
+        .filter(|child| child.is::<PersistentVolumeClaim>() || child.is::<Secret>())
+        .map(kind_and_name)
+        .collect();
     if existing_claim.is_some_and(|claim| claim.is_owned_by(site.uid)) {
         owned.push(format!("PersistentVolumeClaim/{}", site.code_claim()));
     }

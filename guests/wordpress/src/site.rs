@@ -87,11 +87,9 @@ impl<'a> Site<'a> {
 
     /// The data sources for the site's claims, with claim names.
     fn data_sources(&self) -> impl Iterator<Item = (String, &Value)> {
-        let managed = self
-            .managed
+        self.managed
             .iter()
-            .map(|managed| (self.mysql_name(), &managed.storage));
-        managed
+            .map(|managed| (self.mysql_name(), &managed.storage))
             .chain([(self.own_code_claim(), &self.code)])
             .filter_map(|(name, claim)| Some((name, claim.data_source.as_ref()?)))
     }

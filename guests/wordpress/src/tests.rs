@@ -150,8 +150,10 @@ fn stored(report: &Report) -> Value {
 
 /// The events' types and reasons.
 fn events(outcome: &Answer) -> Vec<String> {
-    let events = outcome.report().events.iter();
-    events
+    outcome
+        .report()
+        .events
+        .iter()
         .map(|event| format!("{:?} {}", event.type_, event.reason))
         .collect()
 }

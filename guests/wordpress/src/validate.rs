@@ -133,11 +133,10 @@ fn tenants(request: &Request, site: &Site<'_>, observation: &Observation) -> Res
     ];
     let secrets = secrets.chain(named.into_iter().flat_map(Found::objects));
     check_secrets(request, limits.references, secrets)?;
-    let claims = observation
+    observation
         .existing_claim
         .iter()
-        .chain(observation.sources.values().flatten());
-    claims
+        .chain(observation.sources.values().flatten())
         .map(|claim| &claim.metadata)
         .try_for_each(|metadata| check_reference(request, limits.references, "claim", metadata))
 }

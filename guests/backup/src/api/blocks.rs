@@ -289,8 +289,9 @@ fn notifier_config(_: &mut SchemaGenerator) -> Schema {
         "description": "Headers of the requests of webhook and googlechat, by their names.",
         "type": "object", "maxProperties": 16, "additionalProperties": header,
     });
-    let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
-    properties
+    schema
+        .get_mut("properties")
+        .and_then(Value::as_object_mut)
         .expect("should be the schema of an object")
         .insert(HEADERS.to_owned(), headers);
     schema

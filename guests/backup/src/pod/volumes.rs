@@ -112,12 +112,11 @@ pub(crate) fn data_mounts(plan: &Plan<'_>) -> impl Iterator<Item = VolumeMount> 
 
 /// Returns the volume with credential files.
 pub(crate) fn keys(plan: &Plan<'_>) -> Option<Volume> {
-    let files = plan
+    let sources: Vec<VolumeProjection> = plan
         .rendered
         .credentials
         .iter()
-        .filter(|credential| credential.is_file());
-    let sources: Vec<VolumeProjection> = files
+        .filter(|credential| credential.is_file())
         .map(|credential| {
             let (name, key) = secret_key(plan, credential);
             VolumeProjection {

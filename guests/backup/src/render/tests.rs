@@ -318,20 +318,26 @@ fn translates_storages() {
 
 /// Every notifier type with all keys; keys with a twin come from a Secret.
 fn notifiers() -> Vec<Value> {
-    let types = crate::catalog::NOTIFIERS.types.iter().map(|type_| {
-        let keys = type_.keys.iter().map(|key| match key.form {
-            _ if key.has_twin() => (
-                format!("{}_ref", key.name),
-                json!({ "name": "keys", "key": "pg" }),
-            ),
-            Form::Flag => (key.name.to_owned(), json!(false)),
-            Form::Port => (key.name.to_owned(), json!(465)),
-            _ => (key.name.to_owned(), json!("x")),
-        });
-        let config: serde_json::Map<String, Value> = keys.collect();
-        json!({ "name": type_.name, "type": type_.name, "config": config })
-    });
-    types.collect()
+    crate::catalog::NOTIFIERS
+        .types
+        .iter()
+        .map(|type_| {
+            let config: serde_json::Map<String, Value> = type_
+                .keys
+                .iter()
+                .map(|key| match key.form {
+                    _ if key.has_twin() => (
+                        format!("{}_ref", key.name),
+                        json!({ "name": "keys", "key": "pg" }),
+                    ),
+                    Form::Flag => (key.name.to_owned(), json!(false)),
+                    Form::Port => (key.name.to_owned(), json!(465)),
+                    _ => (key.name.to_owned(), json!("x")),
+                })
+                .collect();
+            json!({ "name": type_.name, "type": type_.name, "config": config })
+        })
+        .collect()
 }
 
 #[test]
@@ -402,8 +408,8 @@ fn variables_in_texts_are_expanded_only_on_request() {
         let parent = backup(json!({ "description": "of $DAY", "expandEnv": expand }));
         let scripts = json!({ "scripts": true });
         let text = configuration(&reconcile_with(&parent, &around(), &scripts).unwrap());
-        let mut lines = text.lines().map(str::trim);
-        lines
+        text.lines()
+            .map(str::trim)
             .find(|line| line.starts_with("description"))
             .unwrap()
             .to_owned()

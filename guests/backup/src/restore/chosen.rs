@@ -28,8 +28,9 @@ fn named_once(
     references: &[Reference],
     kinds: [&str; 2],
 ) -> Result<(), Stop> {
-    let named = references.iter().filter(|reference| reference.name == name);
-    let named: Vec<String> = named
+    let named: Vec<String> = references
+        .iter()
+        .filter(|reference| reference.name == name)
         .map(|reference| format!("{} {name}", kind_of(reference, kinds)))
         .collect();
     if named.len() < 2 {
@@ -96,14 +97,14 @@ pub(super) fn chosen(
             .as_ref()
             .is_none_or(|names| names.contains(name))
     };
-    let selected = references
+    let chosen: Vec<_> = references
         .iter()
         .zip(keys)
-        .filter(|dump| is_wanted(&dump.0.name));
-    let chosen: Vec<_> = selected
+        .filter(|dump| is_wanted(&dump.0.name))
         .map(|(reference, key)| {
-            let mut overrides = spec.overrides.iter();
-            let target = overrides
+            let target = spec
+                .overrides
+                .iter()
                 .find(|database| database.database == reference.name)
                 .map_or(reference, |database| &database.database_ref);
             (key, target.clone())
@@ -120,8 +121,8 @@ fn listed(chosen: &[(String, Reference)]) -> String {
         .collect();
     let names: BTreeSet<&str> = objects.iter().map(|object| object.1).collect();
     let listed: Vec<String> = if names.len() < objects.len() {
-        let objects = objects.iter();
         objects
+            .iter()
             .map(|(kind, name)| format!("{kind} {name}"))
             .collect()
     } else {

@@ -121,8 +121,8 @@ fn variables(
         ("TMPDIR", "/tmp".to_owned()),
         ("SECRETS", secrets.join(" ")),
         ("FILE", restoration.file.clone()),
-    ];
-    let fixed = fixed.map(|(name, value)| block::variable(name, value));
+    ]
+    .map(|(name, value)| block::variable(name, value));
     let settings = settings.into_iter();
     fixed
         .into_iter()

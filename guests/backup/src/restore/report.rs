@@ -44,8 +44,8 @@ impl<'a> Reporter<'a> {
 
     /// Returns true if the Job exists.
     pub(super) fn is_observed(&self) -> bool {
-        let children = &self.request.children;
-        children
+        self.request
+            .children
             .find::<Job>(&names::suffixed(self.request, Kind::Restore))
             .is_some()
     }
@@ -149,8 +149,9 @@ fn status(task: &Task, termination_message: Option<&str>) -> RestoreStatus {
         status.restored = restored.map(str::to_owned).collect();
         let restored = status.restored.join(", ");
         status.message = Some(format!("restored {restored} from {file}"));
-        let mut lines = termination_message.unwrap_or_default().lines();
-        let warning = lines
+        let warning = termination_message
+            .unwrap_or_default()
+            .lines()
             .find_map(|line| line.strip_prefix(OWNER))
             .map(|line| Warning::new("OwnerNotKept", job::tail(line, MESSAGE_MAX)));
         status.warnings.extend(warning);

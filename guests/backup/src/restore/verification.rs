@@ -148,8 +148,11 @@ impl<'a> Verification<'a> {
         inside(file)?;
         let mut spec = spec(request, &parent, verify, file);
         let dumped = references::read(request, host, &parent, "")?.databases;
-        let files = dumped.iter().filter(|database| is_file(database));
-        let files: Vec<String> = files.map(|database| database.name.clone()).collect();
+        let files: Vec<String> = dumped
+            .iter()
+            .filter(|database| is_file(database))
+            .map(|database| database.name.clone())
+            .collect();
         spec.databases.get_or_insert_default().extend(files.clone());
         let chosen = chosen(&parent, &spec)?;
         let references = parent
@@ -373,14 +376,15 @@ fn archive(parent: &Parent, runs: &[Run]) -> Option<Archive> {
     let key = render::keys(references.map(|storage| storage.name.as_str()))
         .into_iter()
         .next()?;
-    let mut good = runs.iter().filter(|run| run.phase == Phase::Succeeded);
-    good.find_map(|run| {
-        let artifact = run
-            .artifacts
-            .iter()
-            .find(|artifact| artifact.storage == key)?;
-        Some((artifact.file.clone(), run.completion_time.clone()))
-    })
+    runs.iter()
+        .filter(|run| run.phase == Phase::Succeeded)
+        .find_map(|run| {
+            let artifact = run
+                .artifacts
+                .iter()
+                .find(|artifact| artifact.storage == key)?;
+            Some((artifact.file.clone(), run.completion_time.clone()))
+        })
 }
 
 /// Returns true if an archive is to be verified after this verification.

@@ -250,8 +250,10 @@ fn a_failure_of_retention_is_a_warning_while_a_storage_has_keep() {
             .status
             .clone()
             .unwrap();
-        let warnings = status["warnings"].as_array().unwrap().iter();
-        let warnings: Vec<_> = warnings
+        let warnings: Vec<_> = status["warnings"]
+            .as_array()
+            .unwrap()
+            .iter()
             .filter(|warning| warning["code"] == "RetentionNotKept")
             .collect();
         assert_eq!(

@@ -24,8 +24,10 @@ fn verdict(object: &Value, objects: &[Value]) -> String {
         }
         answer => {
             let status = answer.report().status.clone().unwrap();
-            let warnings = status["warnings"].as_array().into_iter().flatten();
-            let codes: Vec<&str> = warnings
+            let codes: Vec<&str> = status["warnings"]
+                .as_array()
+                .into_iter()
+                .flatten()
                 .filter_map(|warning| warning["code"].as_str())
                 .collect();
             match &codes[..] {

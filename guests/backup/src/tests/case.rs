@@ -70,8 +70,8 @@ impl Case {
     }
 
     fn values(&self) -> Vec<(&str, &[u8])> {
-        let values = self.values.iter();
-        values
+        self.values
+            .iter()
             .map(|(name, value)| (*name, value.as_slice()))
             .collect()
     }
@@ -86,8 +86,7 @@ impl Case {
             .replace("\"/data", &format!("\"{}", self.run.mount("/data")));
         let program = match program {
             Some(program) => {
-                let config = self.run.file("gobackup.yml", &text);
-                let config = config.display();
+                let config = self.run.file("gobackup.yml", &text).display().to_string();
                 format!(
                     "case $1 in\nperform) exec {program} perform --config {config} ;;\n*) exec {program} \"$@\" ;;\nesac"
                 )

@@ -18,10 +18,12 @@ use crate::{
 /// Returns the compressions whose programs this machine has.
 fn compressions() -> Vec<Value> {
     let has = |program: &str| {
-        let output = Command::new("sh")
+        Command::new("sh")
             .args(["-c", &format!("command -v {program}")])
-            .output();
-        output.unwrap().status.success()
+            .output()
+            .unwrap()
+            .status
+            .success()
     };
     let is_there = |type_: &&str| match *type_ {
         "Z" | "taZ" | "tar.Z" => has("compress"),
@@ -82,19 +84,22 @@ fn encryptions() -> Vec<Value> {
 
 /// Returns no chunks, and chunks with each unit and suffix form.
 fn splits() -> Vec<Value> {
-    let sizes = programs::CHUNK_UNITS.iter().map(|unit| match *unit {
-        "" => "700".to_owned(),
-        unit => format!("2{unit}"),
-    });
-    let blocks = sizes.enumerate().map(|(place, size)| {
-        let suffixes = [
-            json!({ "chunkSize": size }),
-            json!({ "chunkSize": size, "numericSuffixes": false }),
-            json!({ "chunkSize": size, "suffixLength": 4, "numericSuffixes": true }),
-            json!({ "chunkSize": size, "suffixLength": 16, "numericSuffixes": false }),
-        ];
-        suffixes[place % suffixes.len()].clone()
-    });
+    let blocks = programs::CHUNK_UNITS
+        .iter()
+        .map(|unit| match *unit {
+            "" => "700".to_owned(),
+            unit => format!("2{unit}"),
+        })
+        .enumerate()
+        .map(|(place, size)| {
+            let suffixes = [
+                json!({ "chunkSize": size }),
+                json!({ "chunkSize": size, "numericSuffixes": false }),
+                json!({ "chunkSize": size, "suffixLength": 4, "numericSuffixes": true }),
+                json!({ "chunkSize": size, "suffixLength": 16, "numericSuffixes": false }),
+            ];
+            suffixes[place % suffixes.len()].clone()
+        });
     std::iter::once(Value::Null).chain(blocks).collect()
 }
 

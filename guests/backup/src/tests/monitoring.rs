@@ -16,14 +16,16 @@ fn root(kind: &str) -> &'static Value {
 
 /// Returns the schema at a kube-state-metrics path, which names fields of list items.
 fn at<'a>(schema: &'a Value, path: &Value) -> &'a Value {
-    let steps = path.as_array().into_iter().flatten();
-    steps.fold(schema, |schema, step| {
-        let schema = schema.get("items").unwrap_or(schema);
-        let field = step.as_str().unwrap();
-        schema["properties"]
-            .get(field)
-            .unwrap_or_else(|| panic!("there is no field {field} of {path}"))
-    })
+    path.as_array()
+        .into_iter()
+        .flatten()
+        .fold(schema, |schema, step| {
+            let schema = schema.get("items").unwrap_or(schema);
+            let field = step.as_str().unwrap();
+            schema["properties"]
+                .get(field)
+                .unwrap_or_else(|| panic!("there is no field {field} of {path}"))
+        })
 }
 
 #[test]

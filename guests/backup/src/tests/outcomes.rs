@@ -658,8 +658,9 @@ fn local(path: &str) -> Value {
 fn a_run_leaves_the_files_of_an_application_alone() {
     let nothing = |codes: &[String]| assert!(codes.is_empty(), "{codes:?}");
     let source = |pod: &Value| {
-        let volumes = pod["volumes"].as_array().unwrap();
-        let volume = volumes
+        let volume = pod["volumes"]
+            .as_array()
+            .unwrap()
             .iter()
             .find(|volume| volume["name"] == "data-data")
             .unwrap();
@@ -752,8 +753,10 @@ fn constant_defaults_stand_in_the_schema_and_are_those_of_the_plugin() {
         .admit(parent.as_object().unwrap().clone())
         .unwrap()
         .object;
-    let defaults = admitted["spec"].as_object().unwrap().iter();
-    let defaults: Value = defaults
+    let defaults: Value = admitted["spec"]
+        .as_object()
+        .unwrap()
+        .iter()
         .filter(|(key, _)| !spec.contains_key(*key))
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();

@@ -222,8 +222,9 @@ fn pass(request: TestRequest) -> Result<Answer, Fault> {
 
 /// The children by their keys, without the decisions on them.
 fn objects(answer: &Answer) -> BTreeMap<&str, Value> {
-    let children = answer.children().iter();
-    children
+    answer
+        .children()
+        .iter()
         .map(|child| (child.key.as_str(), Value::from(child.object.clone())))
         .collect()
 }

@@ -44,8 +44,10 @@ fn pod(outcome: &Answer, key: &str) -> Value {
 /// The directory from which a Restore or a verification fetches.
 fn fetched(outcome: &Answer, key: &str) -> String {
     let container = &pod(outcome, key)["initContainers"][0];
-    let mut variables = container["env"].as_array().unwrap().iter();
-    let directory = variables
+    let directory = container["env"]
+        .as_array()
+        .unwrap()
+        .iter()
         .find(|variable| variable["name"] == "DIRECTORY")
         .unwrap();
     directory["value"].as_str().unwrap().to_owned()

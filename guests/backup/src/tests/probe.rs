@@ -135,8 +135,7 @@ fn a_probe_is_a_run_that_stores_its_configuration() {
         container["securityContext"]["capabilities"]["drop"],
         json!(["ALL"])
     );
-    let volumes = pod["volumes"].as_array().unwrap().iter();
-    let kinds = volumes.map(|volume| {
+    let kinds = pod["volumes"].as_array().unwrap().iter().map(|volume| {
         volume
             .as_object()
             .unwrap()

@@ -156,10 +156,9 @@ fn the_ciphers_are_those_of_openssl() {
         .output()
         .unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();
-    let names = listed
+    let encrypting: Vec<&str> = listed
         .split_whitespace()
-        .filter_map(|name| name.strip_prefix('-'));
-    let encrypting: Vec<&str> = names
+        .filter_map(|name| name.strip_prefix('-'))
         .filter(|name| !name.to_ascii_lowercase().contains("wrap"))
         .collect();
     assert!(encrypting.len() > 50, "{listed}");

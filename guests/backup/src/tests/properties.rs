@@ -14,8 +14,10 @@ fn line() -> impl Strategy<Value = String> {
 /// Returns the environment that the kubelet would give to the container, with Secret values.
 fn environment(outcome: &Answer, values: &Map<String, Value>) -> Map<String, Value> {
     let pod = &outcome.child("run").unwrap().object["spec"]["template"]["spec"];
-    let env = pod["containers"][0]["env"].as_array().unwrap();
-    env.iter()
+    pod["containers"][0]["env"]
+        .as_array()
+        .unwrap()
+        .iter()
         .map(|variable| {
             let name = variable["name"].as_str().unwrap().to_owned();
             let value = match variable["valueFrom"]["secretKeyRef"]["key"].as_str() {

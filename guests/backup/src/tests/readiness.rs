@@ -47,8 +47,9 @@ impl Life {
         self.status["conditions"] = conditions.collect();
         let ready = condition(report, "Ready");
         let (ready, _) = ready.split_once(':').unwrap();
-        let events = report.events.iter();
-        let events: Vec<_> = events
+        let events: Vec<_> = report
+            .events
+            .iter()
             .map(|condition| format!("{:?} {}", condition.type_, condition.reason))
             .collect();
         writeln!(self.told, "{step}: {ready} [{}]", events.join(", ")).unwrap();

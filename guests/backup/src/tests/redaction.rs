@@ -47,13 +47,15 @@ const MARK: &str = "cGxhbnRlZC12YWx1ZQ==";
 /// The forms in which programs print a value.
 fn forms(value: &str) -> [String; 4] {
     let percent = |space: &str| {
-        let bytes = value.bytes().map(|byte| match byte {
-            b' ' => space.to_owned(),
-            b'-' | b'_' | b'.' | b'~' => char::from(byte).to_string(),
-            _ if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
-            _ => format!("%{byte:02X}"),
-        });
-        bytes.collect::<String>()
+        value
+            .bytes()
+            .map(|byte| match byte {
+                b' ' => space.to_owned(),
+                b'-' | b'_' | b'.' | b'~' => char::from(byte).to_string(),
+                _ if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
+                _ => format!("%{byte:02X}"),
+            })
+            .collect::<String>()
     };
     let quoted = value.replace('\\', "\\\\").replace('"', "\\\"");
     [value.to_owned(), quoted, percent("+"), percent("%20")]
@@ -96,8 +98,12 @@ proptest! {
             let run = Run::new(shell, &program);
             run.file("work/output", &output);
             run.file("keys/ST0_PRIVATE_KEY", &key);
-            let named = variables.iter().zip(&values).map(|(name, value)| (*name, value.as_bytes()));
-            let named: Vec<_> = named.chain([("DB0_USERNAME", user.as_bytes())]).collect();
+            let named: Vec<_> = variables
+                .iter()
+                .zip(&values)
+                .map(|(name, value)| (*name, value.as_bytes()))
+                .chain([("DB0_USERNAME", user.as_bytes())])
+                .collect();
             let result = run.end(&outcome, &named);
             prop_assert_eq!(result.code, Some(code), "{:?}", result);
             prop_assert!(result.log.contains("ok *** ok") || result.log.contains("ok ****** ok"));

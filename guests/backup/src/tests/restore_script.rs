@@ -327,14 +327,18 @@ fn options_about_tls_are_those_of_the_dump() {
                 [("ENC_PASSWORD", PASSWORD), ("DB0_PASSWORD", b"third")];
             let result = both(&run, &containers, &secrets);
             assert_eq!(result.code, Some(0), "{result:?}");
-            let calls = result.log.lines().filter(|line| line.starts_with("mysql "));
-            let other = calls.map(|line| {
-                format!(
-                    "{}\n",
-                    line.replace("--batch --raw --skip-column-names ", "")
-                )
-            });
-            let other: Vec<String> = other.filter(|call| *call != expected).collect();
+            let other: Vec<String> = result
+                .log
+                .lines()
+                .filter(|line| line.starts_with("mysql "))
+                .map(|line| {
+                    format!(
+                        "{}\n",
+                        line.replace("--batch --raw --skip-column-names ", "")
+                    )
+                })
+                .filter(|call| *call != expected)
+                .collect();
             assert_eq!(other, Vec::<String>::new(), "{args}");
             assert!(result.log.contains(&expected), "{result:?}");
         }

@@ -204,8 +204,10 @@ impl Run {
             .current_dir(&self.root)
             .env_clear();
         for variable in container["env"].as_array().unwrap() {
-            let value = variable["value"].as_str().unwrap_or("value");
-            let value = value.replace("/etc/gobackup/keys", &self.path("keys"));
+            let value = variable["value"]
+                .as_str()
+                .unwrap_or("value")
+                .replace("/etc/gobackup/keys", &self.path("keys"));
             let value = match value.strip_prefix("/data/") {
                 Some(rest) => self.mount(&format!("/data/{rest}")),
                 None => value,

@@ -65,8 +65,12 @@ rm -rf "$TMPDIR/gobackup1"
 
 /// Returns the program for a configuration with one model.
 pub(super) fn program(config: &Value) -> String {
-    let models = config["models"].as_object().unwrap();
-    let model = models.values().next().unwrap();
+    let model = config["models"]
+        .as_object()
+        .unwrap()
+        .values()
+        .next()
+        .unwrap();
     let mut steps = String::new();
     for (key, database) in model["databases"].as_object().into_iter().flatten() {
         dump(&mut steps, key, database);

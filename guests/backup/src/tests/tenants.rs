@@ -293,8 +293,10 @@ fn refused_scripts_do_not_run_and_cause_a_warning() {
     let text = configuration(&outcome);
     assert!(!text.contains("echo"), "{text}");
     let status = outcome.report().status.as_ref().unwrap();
-    let warnings = status["warnings"].as_array().unwrap().iter();
-    let warning = warnings
+    let warning = status["warnings"]
+        .as_array()
+        .unwrap()
+        .iter()
         .filter(|warning| warning["code"] == "ScriptNotAllowed")
         .map(|warning| warning["message"].as_str().unwrap().to_owned())
         .collect::<Vec<_>>();

@@ -150,17 +150,18 @@ fn the_example_verifies_its_archive_from_s3_in_the_scratch_database() {
     let pod = &object["spec"]["template"]["spec"];
     let containers = [&pod["initContainers"][0], &pod["containers"][0]];
     let variables = |at: usize| {
-        let env = containers[at]["env"].as_array().unwrap();
-        let credentials = env
+        containers[at]["env"]
+            .as_array()
+            .unwrap()
             .iter()
-            .filter(|variable| variable.get("valueFrom").is_some());
-        let credentials = credentials.map(|variable| {
-            let key = variable["valueFrom"]["secretKeyRef"]["key"]
-                .as_str()
-                .unwrap();
-            format!("{}={key}", variable["name"].as_str().unwrap())
-        });
-        credentials.collect::<Vec<_>>()
+            .filter(|variable| variable.get("valueFrom").is_some())
+            .map(|variable| {
+                let key = variable["valueFrom"]["secretKeyRef"]["key"]
+                    .as_str()
+                    .unwrap();
+                format!("{}={key}", variable["name"].as_str().unwrap())
+            })
+            .collect::<Vec<_>>()
     };
     assert_eq!(
         variables(0),

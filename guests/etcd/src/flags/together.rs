@@ -49,8 +49,10 @@ pub(crate) fn check(spec: &EtcdClusterSpec) -> Result<(), String> {
             Availability::Gate(_, gate) if flag.name == plain => Some(gate),
             _ => None,
         });
-        let gates = options.get("feature-gates");
-        let mut gates = gates.iter().flat_map(|gates| gates.split(','));
+        let mut gates = options
+            .get("feature-gates")
+            .into_iter()
+            .flat_map(|gates| gates.split(','));
         let mut is_twice = |gate: &str| gates.any(|part| part.split('=').next() == Some(gate));
         if let Some(gate) = gate.filter(|gate| is_twice(gate)) {
             return Err(format!(

@@ -19,10 +19,10 @@ impl Growth {
     pub(super) fn read(status: &PersistentVolumeClaimStatus) -> Option<Self> {
         let conditions = status.conditions.as_deref().unwrap_or_default();
         let condition = |types: &[&str]| {
-            let mut conditions = conditions
+            conditions
                 .iter()
-                .filter(|condition| condition.status == "True");
-            conditions.find(|condition| types.contains(&&*condition.type_))
+                .filter(|condition| condition.status == "True")
+                .find(|condition| types.contains(&&*condition.type_))
         };
         if let Some(error) = condition(&["ControllerResizeError", "NodeResizeError"]) {
             let message = error.message.as_deref().unwrap_or_default().trim();

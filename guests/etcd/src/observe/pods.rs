@@ -144,10 +144,12 @@ impl ContainerStatus {
 
     /// The end of an unready container's log, if it exited with an error.
     fn last_words(&self) -> Option<String> {
-        let mut terminated = [&self.state, &self.last_state]
+        let message = [&self.state, &self.last_state]
             .into_iter()
-            .filter_map(|state| state.terminated.as_ref());
-        let message = terminated.next().filter(|_| !self.ready)?.message.trim();
+            .find_map(|state| state.terminated.as_ref())
+            .filter(|_| !self.ready)?
+            .message
+            .trim();
         (!message.is_empty()).then(|| job::tail(message, WORDS_CHARS_MAX).to_owned())
     }
 
@@ -186,8 +188,10 @@ pub(super) fn read(host: &dyn Host, cluster: &Cluster<'_>) -> Result<MemberPods,
         let waiting = named(&pod.status.init_container_statuses, admission::CONTAINER)
             .and_then(|container| container.state.running.as_ref());
         let etcd = named(&pod.status.container_statuses, "etcd");
-        let mut containers = pod.spec.containers.into_iter();
-        let image = containers
+        let image = pod
+            .spec
+            .containers
+            .into_iter()
             .find(|container| container.name == "etcd")
             .and_then(|container| container.image);
         let stated = cluster.spec.version.as_deref().and_then(Version::parse);
@@ -232,15 +236,17 @@ fn named<'a>(containers: &'a [ContainerStatus], name: &str) -> Option<&'a Contai
 
 /// Why a Pod does not start.
 fn obstacle(status: &ObservedPodStatus) -> Option<Obstacle> {
-    let mut conditions = status.conditions.iter();
-    let scheduled = conditions
+    let scheduled = status
+        .conditions
+        .iter()
         .find(|condition| condition.type_ == "PodScheduled" && condition.status == "False");
     if let Some(message) = scheduled.and_then(|condition| condition.message.as_deref()) {
         let words = message.trim().chars().take(SCHEDULER_CHARS_MAX);
         return Some(Obstacle::Unschedulable(words.collect()));
     }
-    let containers = status.init_container_statuses.iter();
-    let cause = containers
+    let cause = status
+        .init_container_statuses
+        .iter()
         .chain(&status.container_statuses)
         .find_map(|container| container.state.waiting.as_ref()?.cause())?;
     Some(Obstacle::Waiting(cause.to_owned()))

@@ -95,13 +95,14 @@ impl View<'_> {
 
     /// The Pods that use some claims, with a remedy that keeps the data; `None` without such Pods.
     fn users(&self, claims: &[String]) -> Option<String> {
-        let pods = self
+        let users: Vec<String> = self
             .observation
             .pods
             .keys()
-            .chain(self.observation.leaving.keys());
-        let users = pods.filter(|ordinal| claims.contains(&self.cluster.claim(**ordinal)));
-        let users: Vec<String> = users.map(|ordinal| self.cluster.member(*ordinal)).collect();
+            .chain(self.observation.leaving.keys())
+            .filter(|ordinal| claims.contains(&self.cluster.claim(**ordinal)))
+            .map(|ordinal| self.cluster.member(*ordinal))
+            .collect();
         (!users.is_empty()).then(|| format!("in use by Pods {}", users.join(", ")))
     }
 
@@ -121,8 +122,10 @@ impl View<'_> {
 
     /// Missing claims of a cluster to adopt, and the remedy.
     pub(super) fn missing(&self, claims: &[String]) -> String {
-        let existing = self.observation.claims.keys();
-        let existing: Vec<String> = existing
+        let existing: Vec<String> = self
+            .observation
+            .claims
+            .keys()
             .map(|ordinal| self.cluster.claim(*ordinal))
             .collect();
         let remedy = match self.users(&existing) {
@@ -138,8 +141,10 @@ impl View<'_> {
         let named = &self.observation.certificates;
         let issued = &self.observation.issued;
         let remedy = self.remedy_of_issued();
-        let missing = named.missing_secrets().chain(issued.missing_secrets());
-        let missing: Vec<&str> = missing.collect();
+        let missing: Vec<&str> = named
+            .missing_secrets()
+            .chain(issued.missing_secrets())
+            .collect();
         if !missing.is_empty() {
             let waiting = self.waiting_for(&missing);
             let missing = missing.join(", ");

@@ -66,11 +66,12 @@ impl View<'_> {
     fn warnings_of_storage(&self) -> Vec<Warning> {
         let mut warnings = Vec::new();
         let names = |is_one: &dyn Fn(&Claim) -> bool| {
-            let named = self
+            let named: Vec<String> = self
                 .observation
                 .claims_of_members(self.cluster)
-                .filter(|(_, claim)| is_one(claim));
-            let named: Vec<String> = named.map(|entry| self.cluster.claim(entry.0)).collect();
+                .filter(|(_, claim)| is_one(claim))
+                .map(|entry| self.cluster.claim(entry.0))
+                .collect();
             (!named.is_empty()).then(|| named.join(", "))
         };
         let unmanaged = names(&|claim| claim.child.is_none() && !claim.is_leaving);

@@ -13,8 +13,10 @@ fn message(outcome: &Answer, kind: &str) -> String {
 
 fn warnings(outcome: &Answer) -> Vec<String> {
     let status = outcome.report().status.as_ref().unwrap();
-    let warnings = status["warnings"].as_array().unwrap().iter();
-    warnings
+    status["warnings"]
+        .as_array()
+        .unwrap()
+        .iter()
         .map(|warning| warning["code"].as_str().unwrap().to_owned())
         .collect()
 }

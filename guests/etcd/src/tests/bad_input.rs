@@ -528,8 +528,9 @@ fn a_disruption_budget_has_one_number_or_percentage() {
 #[test]
 fn a_parent_is_at_most_256_kib_large() {
     let options = |count: usize| {
-        let options = (0..count).map(|number| (format!("flag-{number}"), json!("x".repeat(4096))));
-        let options: serde_json::Map<String, Value> = options.collect();
+        let options: serde_json::Map<String, Value> = (0..count)
+            .map(|number| (format!("flag-{number}"), json!("x".repeat(4096))))
+            .collect();
         verdict("demo", &json!({ "options": options }))
     };
     let problem = options(64);

@@ -77,8 +77,10 @@ fn the_last_result_tells_the_alarms() {
         (&[full, "x", "x", "x"], "InspectionFailed"),
         (&["x", "x", "x", none], "NotDegraded"),
     ] {
-        let pods = (0..).zip(results.iter());
-        let pods: Vec<Value> = pods.map(|(at, message)| result(at, message)).collect();
+        let pods: Vec<Value> = (0..)
+            .zip(results.iter())
+            .map(|(at, message)| result(at, message))
+            .collect();
         let members = (0..3).map(|ordinal| pod(ordinal, true, IMAGE));
         let host = host().objects(members).objects(&pods);
         let outcome = answer(observing(&inspected(3), &children), &host);

@@ -452,10 +452,9 @@ fn a_budget_that_lets_no_member_go_is_left_out() {
             &members(&ready, &["r1"; 3]),
         );
         let spec = formed.child("pdb").map(|pdb| {
-            let mut spec = pdb.object["spec"].clone();
-            let spec = spec.as_object_mut().unwrap();
+            let mut spec = pdb.object["spec"].as_object().unwrap().clone();
             spec.retain(|key, _| ["minAvailable", "maxUnavailable"].contains(&&**key));
-            Value::from(spec.clone())
+            Value::from(spec)
         });
         assert_eq!(spec, expected, "{size}");
     }

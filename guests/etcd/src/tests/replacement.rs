@@ -94,8 +94,10 @@ const MEMBERS: &str = "a1 https://demo-0.demo.default.svc:2380\n\
 fn variable(outcome: &Answer, key: &str, name: &str) -> Value {
     let job = Value::from(outcome.child(key).unwrap().object.clone());
     let environment = &job["spec"]["template"]["spec"]["containers"][0]["env"];
-    let mut environment = environment.as_array().unwrap().iter();
     environment
+        .as_array()
+        .unwrap()
+        .iter()
         .find(|variable| variable["name"] == name)
         .map(|variable| variable["value"].clone())
         .unwrap_or_default()

@@ -42,8 +42,11 @@ fn mounts(pod: &Value, container: &Value) -> Vec<String> {
     let mount = |mount: &Value| {
         let mut volumes = volumes.iter();
         let secret = &volumes.find(|volume| volume["name"] == mount["name"])?["secret"];
-        let items = secret["items"].as_array()?.iter();
-        let keys: Vec<&str> = items.map(|item| item["key"].as_str().unwrap()).collect();
+        let keys: Vec<&str> = secret["items"]
+            .as_array()?
+            .iter()
+            .map(|item| item["key"].as_str().unwrap())
+            .collect();
         assert_eq!(mount["readOnly"], true);
         let path = &mount["mountPath"];
         let name = &secret["secretName"];
@@ -347,9 +350,12 @@ fn a_key_that_is_missing_is_named_before_the_first_start_and_warned_of_later() {
     let codes = |host: &FakeHost| {
         let outcome = answer(observing(&parent, &running), host);
         let status = outcome.report().status.as_ref().unwrap();
-        let warnings = status["warnings"].as_array().unwrap().iter();
-        let codes: Vec<Value> = warnings.map(|warning| warning["code"].clone()).collect();
-        codes
+        status["warnings"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|warning| warning["code"].clone())
+            .collect::<Vec<Value>>()
     };
     assert_eq!(codes(&whole), [""; 0]);
     assert_eq!(codes(&partial), ["SecretIncomplete"]);
@@ -475,8 +481,7 @@ fn a_cluster_begins_when_cert_manager_has_written_the_secrets() {
         )
     );
     let incomplete = hashed(ISSUED[0], &[("tls.crt", "1"), ("tls.key", "1")]);
-    let others = ISSUED[1..].iter().map(|name| pair(name, "1"));
-    let others: Vec<Value> = others.collect();
+    let others: Vec<Value> = ISSUED[1..].iter().map(|name| pair(name, "1")).collect();
     let (is_begun, _, line) = first(&host().objects(&others).object(&incomplete));
     assert!(!is_begun);
     assert_eq!(

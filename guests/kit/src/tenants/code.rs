@@ -93,14 +93,14 @@ fn is_plain(name: &str, plain: &[&str]) -> bool {
 /// Returns whether all variables with this prefix are plain.
 fn begins_plain(text: &str, plain: &[&str]) -> bool {
     let is_name_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    let mut starts = PLAIN_VARIABLES
+    PLAIN_VARIABLES
         .iter()
         .chain(plain)
-        .filter_map(|entry| entry.strip_suffix('*'));
-    starts.any(|start| {
-        text.strip_prefix(start)
-            .is_some_and(|rest| rest.bytes().all(is_name_part))
-    })
+        .filter_map(|entry| entry.strip_suffix('*'))
+        .any(|start| {
+            text.strip_prefix(start)
+                .is_some_and(|rest| rest.bytes().all(is_name_part))
+        })
 }
 
 /// Checks that a mount neither covers nor is inside the image's program directories or these plugin directories.

@@ -162,8 +162,8 @@ fn fill(stream: &TcpStream, memory_mb: usize) {
     }
     output.write_all(&batch).unwrap();
     output.write_all(b"stats\r\n").unwrap();
-    let lines = BufReader::new(stream).lines();
-    let lines: Vec<String> = lines
+    let lines: Vec<String> = BufReader::new(stream)
+        .lines()
         .map(Result::unwrap)
         .take_while(|line| line != "END")
         .collect();

@@ -84,10 +84,11 @@ pub(crate) fn unbounded(schema: &Map<String, Value>) -> Vec<&'static str> {
         None if is_free => &["maxLength", "maxItems", "maxProperties"],
         _ => &[],
     };
-    let missing = keywords
+    keywords
         .iter()
-        .filter(|keyword| !schema.contains_key(**keyword));
-    missing.copied().collect()
+        .filter(|keyword| !schema.contains_key(**keyword))
+        .copied()
+        .collect()
 }
 
 /// A string's maximum length, which depends on the format or property name.

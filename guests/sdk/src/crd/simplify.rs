@@ -173,14 +173,15 @@ pub(super) fn shorten(schema: &mut Value, depth_max: usize) {
 
 /// The text up to the first full stop before a capital letter, so that "e.g. this" is not the end.
 fn first_sentence(text: &str) -> &str {
-    let ends = text.match_indices(['.', '\n']).map(|(at, _)| at);
-    ends.filter(|at| {
-        let rest = &text[at + 1..];
-        text[*at..].starts_with('\n') || rest.trim_start().starts_with(char::is_uppercase)
-    })
-    .map(|at| text[..=at].trim_end())
-    .next()
-    .unwrap_or(text)
+    text.match_indices(['.', '\n'])
+        .map(|(at, _)| at)
+        .filter(|at| {
+            let rest = &text[at + 1..];
+            text[*at..].starts_with('\n') || rest.trim_start().starts_with(char::is_uppercase)
+        })
+        .map(|at| text[..=at].trim_end())
+        .next()
+        .unwrap_or(text)
 }
 
 pub(crate) fn for_each_below(members: &mut Map<String, Value>, act: &mut dyn FnMut(&mut Value)) {

@@ -495,11 +495,12 @@ fn the_types_of_kubernetes_have_bounds_too() {
 fn a_type_without_columns_shows_the_conditions_and_the_age() {
     let crd = Crd::for_kind::<Pond>();
     let columns = |crd: &Crd| {
-        let columns = &crd.value()["spec"]["versions"][0]["additionalPrinterColumns"];
-        let columns = columns.as_array().unwrap().iter();
-        let shown = columns
-            .map(|column| format!("{} {}", column["name"], column["jsonPath"]).replace('\\', ""));
-        shown.collect::<Vec<_>>()
+        crd.value()["spec"]["versions"][0]["additionalPrinterColumns"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|column| format!("{} {}", column["name"], column["jsonPath"]).replace('\\', ""))
+            .collect::<Vec<_>>()
     };
     assert_eq!(
         columns(&crd),

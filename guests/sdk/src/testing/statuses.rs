@@ -35,14 +35,17 @@ pub(super) fn refusals(path: &str, status: &Value) -> impl Iterator<Item = Strin
 fn schema_of<'a>(manifest: &'a Manifest, request: &Request) -> Option<&'a Value> {
     let group = request.parent_group();
     let kind = request.parent_kind();
-    let api_version = request.parent_value()["apiVersion"].as_str()?;
-    let version = api_version.rsplit('/').next();
+    let version = request.parent_value()["apiVersion"]
+        .as_str()?
+        .rsplit('/')
+        .next();
     let crd = manifest.crds.iter().find(|crd| {
         crd["spec"]["group"].as_str() == Some(group)
             && crd["spec"]["names"]["kind"].as_str() == Some(kind)
     })?;
-    let mut versions = crd["spec"]["versions"].as_array()?.iter();
-    versions
+    crd["spec"]["versions"]
+        .as_array()?
+        .iter()
         .find(|served| served["name"].as_str() == version)?
         .pointer("/schema/openAPIV3Schema/properties/status")
 }

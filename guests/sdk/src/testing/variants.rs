@@ -43,9 +43,10 @@ pub fn with_defaults(object: &mut Value, defaults: &Value) {
 ///
 /// Panics if the configuration of the request is not JSON.
 pub fn reverse_order(request: &Request) -> Request {
-    let children = request.children.iter().rev();
-    let children = children
-        .map(|child| Observed::new(child.key.clone(), child.retained, reversed(child.object())));
+    let children =
+        request.children.iter().rev().map(|child| {
+            Observed::new(child.key.clone(), child.retained, reversed(child.object()))
+        });
     let config: Value = request.config().expect("a configuration should be JSON");
     let mut reversed_request = Request::new(
         reversed(request.parent_value()),

@@ -37,13 +37,15 @@ pub(super) fn code(site: &Site<'_>, observation: &Observation) -> Option<Child> 
 /// The observed claims without a child of their name.
 pub(super) fn unneeded(site: &Site<'_>, observation: &Observation, stated: &[Child]) -> Vec<Child> {
     let is_stated = |name: &str| {
-        let mut claims = stated
+        stated
             .iter()
-            .filter(|child| child.kind() == "PersistentVolumeClaim");
-        claims.any(|child| child.name() == name)
+            .filter(|child| child.kind() == "PersistentVolumeClaim")
+            .any(|child| child.name() == name)
     };
-    let names = observation.claims.keys().filter(|name| !is_stated(name));
-    names
+    observation
+        .claims
+        .keys()
+        .filter(|name| !is_stated(name))
         .map(|name| {
             let key = if *name == site.mysql_name() {
                 "db-claim".to_owned()

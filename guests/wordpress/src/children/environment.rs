@@ -123,8 +123,9 @@ fn config_extra(site: &Site<'_>) -> String {
         .into_iter()
         .filter(|name| is_free(name));
     let addresses: Vec<String> = if site.spec.routes.is_empty() {
-        let lines = urls.map(|name| format!("    define('{name}', $innkeeper_url);"));
-        let lines: Vec<String> = lines.collect();
+        let lines: Vec<String> = urls
+            .map(|name| format!("    define('{name}', $innkeeper_url);"))
+            .collect();
         match &lines[..] {
             [] => lines,
             _ => vec![OWN_ADDRESS.replace("{constants}", &lines.join("\n"))],

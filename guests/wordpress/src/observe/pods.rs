@@ -95,8 +95,9 @@ impl Pods {
 
     /// Why the database does not become ready, if the container has reported it.
     pub(crate) fn failure(&self) -> Option<Failure> {
-        let containers = self.0.iter().flat_map(|pod| &pod.status.container_statuses);
-        containers
+        self.0
+            .iter()
+            .flat_map(|pod| &pod.status.container_statuses)
             .flat_map(|container| [&container.state, &container.last_state])
             .filter_map(|state| state.terminated.as_ref())
             .find_map(|terminated| match terminated.message.trim() {
@@ -130,11 +131,10 @@ impl Pods {
     pub(crate) fn waiting(&self) -> Option<String> {
         self.0.iter().find_map(|pod| {
             let status = &pod.status;
-            let containers = status
+            let reason = status
                 .init_container_statuses
                 .iter()
-                .chain(&status.container_statuses);
-            let reason = containers
+                .chain(&status.container_statuses)
                 .filter_map(|container| container.state.waiting.as_ref())
                 .find_map(Waiting::cause)?;
             Some(format!("Pod {}: {reason}", pod.metadata.name))

@@ -87,8 +87,10 @@ impl<'a> View<'a> {
         } else if let Some((reason, message)) = self.database_failure() {
             Condition::new(type_, false, reason, message)
         } else {
-            let cause = self.database_cause();
-            let cause = cause.map(|cause| format!("; {cause}")).unwrap_or_default();
+            let cause = self
+                .database_cause()
+                .map(|cause| format!("; {cause}"))
+                .unwrap_or_default();
             if self.is_waiting() {
                 let message = format!("{}{cause}", self.waiting());
                 Condition::new(type_, false, "WaitingForDatabase", message)
@@ -265,8 +267,12 @@ impl<'a> View<'a> {
         } else if let Some(unapplied) = self.unapplied.filter(|unapplied| unapplied.is_refused) {
             ("ChildNotApplied", unapplied.refused())
         } else if !self.is_waiting() && self.replicas > 0 && self.ready < self.replicas {
-            let cause = self.observation.web_pods.waiting();
-            let cause = cause.map(|cause| format!("; {cause}")).unwrap_or_default();
+            let cause = self
+                .observation
+                .web_pods
+                .waiting()
+                .map(|cause| format!("; {cause}"))
+                .unwrap_or_default();
             ("Degraded", format!("{}{cause}", self.ready_of_wanted()))
         } else {
             let message = "no problem is known";
@@ -411,8 +417,7 @@ impl<'a> View<'a> {
     }
 
     fn missing_config_maps(&self) -> Option<String> {
-        let missing = self.observation.references.missing_config_maps();
-        let missing: Vec<&str> = missing.collect();
+        let missing: Vec<&str> = self.observation.references.missing_config_maps().collect();
         (!missing.is_empty()).then(|| format!("ConfigMap not found: {}", missing.join(", ")))
     }
 

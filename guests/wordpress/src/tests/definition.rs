@@ -57,8 +57,12 @@ fn the_definition_is_small_and_has_no_field_without_effect() {
 // A new plugin version works with the last version's grants.
 #[test]
 fn kinds_of_features_are_optional() {
-    let required = manifest().children.iter().filter(|child| child.required);
-    let required: Vec<&str> = required.map(|child| &*child.kind).collect();
+    let required: Vec<&str> = manifest()
+        .children
+        .iter()
+        .filter(|child| child.required)
+        .map(|child| &*child.kind)
+        .collect();
     let always = [
         "Secret",
         "PersistentVolumeClaim",

@@ -9,8 +9,9 @@ use super::{condition, first, parent, pass, pass_with, running, secret, workload
 
 /// An answer's keys in order, each with the keys that it waits for.
 fn keys(outcome: &Answer) -> Vec<String> {
-    let children = outcome.children().iter();
-    children
+    outcome
+        .children()
+        .iter()
         .map(|child| {
             format!(
                 "{} {} after [{}]",

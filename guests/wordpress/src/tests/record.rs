@@ -59,8 +59,8 @@ fn refusals(images: &[(&str, i64)]) -> Vec<String> {
         0 => Course::starting(&image(first)),
         _ => Course::new(&image(first)),
     };
-    let edits = images[1..].iter();
-    edits
+    images[1..]
+        .iter()
         .filter_map(|(name, ready)| course.edit(&image(name), *ready).err())
         .collect()
 }

@@ -100,8 +100,9 @@ fn an_ingress_never_leads_to_the_service_of_another_owner() {
     let parent = parent("shop", &json!({ "routes": [{ "domain": "a.org" }] }));
     let all = pass(&TestRequest::new(&parent));
     let observing = |gone: &[&str]| {
-        let children = all.children().iter();
-        let children = children
+        let children = all
+            .children()
+            .iter()
             .filter(|child| !gone.contains(&&*child.key))
             .cloned();
         let observed = Answer::from(Desired::new().children(children));

@@ -130,19 +130,19 @@ fn arguments<'a>(
     config: &'a Config,
 ) -> impl Iterator<Item = (&'static Key, &'a str)> {
     let is_script = |key: &str| matches!(key, "before_script" | "after_script" | "on_exit");
-    let keys = source
+    source
         .type_
         .keys
         .iter()
-        .filter(move |key| !is_script(key.name));
-    keys.flat_map(|key| {
-        config
-            .get(key.name)
-            .and_then(Value::as_str)
-            .into_iter()
-            .chain(texts(config, key.name))
-            .map(move |text| (key, text))
-    })
+        .filter(move |key| !is_script(key.name))
+        .flat_map(|key| {
+            config
+                .get(key.name)
+                .and_then(Value::as_str)
+                .into_iter()
+                .chain(texts(config, key.name))
+                .map(move |text| (key, text))
+        })
 }
 
 /// Rejects texts that gobackup or a program would not take for one value.

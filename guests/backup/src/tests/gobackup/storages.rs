@@ -82,16 +82,16 @@ fn each_storage_gets_and_gives_an_archive() {
 /// tag.
 fn lines_about_storages(result: &RunResult) -> Vec<String> {
     let about = ["=> Storage |", "-> Uploading", "cycler state"];
-    let lines = result
+    result
         .log
         .lines()
-        .filter(|line| about.iter().any(|word| line.contains(word)));
-    let lines = lines.map(|line| {
-        let text = line.rsplit(']').next().unwrap_or_default();
-        let end = text.find(['(', ':']).unwrap_or(text.len());
-        text[..end].to_owned()
-    });
-    lines.collect()
+        .filter(|line| about.iter().any(|word| line.contains(word)))
+        .map(|line| {
+            let text = line.rsplit(']').next().unwrap_or_default();
+            let end = text.find(['(', ':']).unwrap_or(text.len());
+            text[..end].to_owned()
+        })
+        .collect()
 }
 
 #[test]

@@ -56,8 +56,9 @@ impl Engine {
                 .collect(),
             Self::MariaDb => vec![PathBuf::from("/usr/sbin"), PathBuf::from("/usr/bin")],
         };
-        let mut paths = directories.iter().map(|directory| directory.join(name));
-        paths
+        directories
+            .iter()
+            .map(|directory| directory.join(name))
             .find(|path| path.exists())
             .expect("the server is installed")
     }

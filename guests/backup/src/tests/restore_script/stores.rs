@@ -284,17 +284,18 @@ fn an_archive_of_one_file_is_fetched_from_each_type_of_storage() {
         );
         let store = Store::start(&run, row);
         let [fetch, _] = containers_from(&row.storage(store.port), &[]);
-        let credentials = row
+        let values: Vec<_> = row
             .credentials
             .iter()
-            .filter(|credential| !credential.1.is_empty());
-        let values: Vec<_> = credentials
+            .filter(|credential| !credential.1.is_empty())
             .map(|(_, name, value)| (*name, *value))
             .collect();
         let result = run.execute(&fetch, &run.search_path(), &values);
         assert_eq!(result.code, Some(0), "{}: {result:?}", row.type_);
-        let fetched = fs::read_dir(run.path("work/fetched")).unwrap();
-        let fetched: Vec<_> = fetched.map(|entry| entry.unwrap().path()).collect();
+        let fetched: Vec<_> = fs::read_dir(run.path("work/fetched"))
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect();
         assert_eq!(fetched.len(), 1, "{}: {fetched:?}", row.type_);
         assert_eq!(fs::read_to_string(&fetched[0]).unwrap(), "archive");
     }

@@ -246,17 +246,18 @@ fn variables(container: &Value) -> Vec<(String, String)> {
         let key = || text(&variable["valueFrom"]["secretKeyRef"]["key"]);
         (text(&variable["name"]), value.unwrap_or_else(key))
     });
-    let prefixes = container["envFrom"]
+    container["envFrom"]
         .as_array()
         .unwrap()
         .iter()
-        .map(|env_from| text(&env_from["prefix"]));
-    let salts = prefixes.flat_map(|prefix| {
-        crate::children::SALT_KEYS
-            .into_iter()
-            .map(move |key| (format!("{prefix}{key}"), key.to_owned()))
-    });
-    salts.chain(stated).collect()
+        .map(|env_from| text(&env_from["prefix"]))
+        .flat_map(|prefix| {
+            crate::children::SALT_KEYS
+                .into_iter()
+                .map(move |key| (format!("{prefix}{key}"), key.to_owned()))
+        })
+        .chain(stated)
+        .collect()
 }
 
 fn apache(port: &Value) -> String {
