@@ -107,8 +107,7 @@ impl Case {
     pub(crate) fn start(plugin: Plugin) -> Self {
         let namespace = shared().plane.namespace("faults").expect("a namespace");
         let case = Self { namespace };
-        case.set_behaviour(plugin, "parent", "good");
-        case.wait_applied(plugin, "parent");
+        case.apply_behaviour(plugin, "parent", "good");
         case
     }
 
@@ -126,6 +125,13 @@ impl Case {
             .apply(&parent)
             .expect("a parent can be applied");
         parent["metadata"]["generation"].clone()
+    }
+
+    /// Sets the guest's behaviour for a parent, and waits until the parent is applied.
+    #[track_caller]
+    pub(crate) fn apply_behaviour(&self, plugin: Plugin, name: &str, behaviour: &str) {
+        self.set_behaviour(plugin, name, behaviour);
+        self.wait_applied(plugin, name);
     }
 
     /// Waits until the `Synced` condition has this generation, status and reason.
@@ -180,8 +186,7 @@ impl Case {
     #[track_caller]
     pub(crate) fn check_neighbour(&self, plugin: Plugin) {
         let neighbour = plugin.neighbour();
-        self.set_behaviour(neighbour, "bystander", "good");
-        self.wait_applied(neighbour, "bystander");
+        self.apply_behaviour(neighbour, "bystander", "good");
     }
 
     /// Names and resource versions of the parent's children.
@@ -248,8 +253,7 @@ pub(crate) fn check_in(
     assert_eq!(case.child_writes(mark), Vec::<String>::new());
     assert_eq!(case.children(plugin), before);
 
-    case.set_behaviour(plugin, "parent", "good");
-    case.wait_applied(plugin, "parent");
+    case.apply_behaviour(plugin, "parent", "good");
     assert_eq!(case.child_writes(mark), Vec::<String>::new());
     assert_eq!(case.children(plugin), before);
 }
@@ -270,8 +274,7 @@ pub(crate) fn check_garbage(behaviour: &str, text: &str) {
 fn a_file_that_is_no_plugin_does_not_affect_other_plugins() {
     // The host serves both other plugins.
     let case = Case::start(UNRULY);
-    case.set_behaviour(GARBAGE, "bystander", "good");
-    case.wait_applied(GARBAGE, "bystander");
+    case.apply_behaviour(GARBAGE, "bystander", "good");
     let log = shared().host.log().unwrap();
     let refusals: Vec<&str> = log
         .lines()
@@ -329,8 +332,7 @@ fn keeps_children_after_a_fatal_answer_and_stops_calling_the_guest() {
         let synced = condition(&parent, "Synced").expect("a condition that was waited for");
         assert!(synced.contains("told to give up"), "{synced}");
     }
-    case.set_behaviour(UNRULY, "sibling", "good");
-    case.wait_applied(UNRULY, "sibling");
+    case.apply_behaviour(UNRULY, "sibling", "good");
     assert_eq!(case.child_writes(mark), Vec::<String>::new());
     assert_eq!(case.children(UNRULY), before);
 }

@@ -95,8 +95,7 @@ fn a_guest_that_always_asks_for_an_immediate_pass_gets_ten_passes_a_second() {
     case.check_neighbour(GARBAGE);
     assert_eq!(case.child_writes(mark), Vec::<String>::new());
     assert_eq!(version(), before, "the parent is written in a steady state");
-    case.set_behaviour(GARBAGE, "parent", "good");
-    case.wait_applied(GARBAGE, "parent");
+    case.apply_behaviour(GARBAGE, "parent", "good");
 }
 
 /// Checks that the host limits the writes for a parent, that the parent reports the reason, and
@@ -134,8 +133,7 @@ fn rest(case: &Case) {
 fn a_guest_whose_answer_changes_in_every_pass_is_throttled() {
     let case = check_throttled("restless");
     let mark = shared().plane.audit().mark().unwrap();
-    case.set_behaviour(UNRULY, "parent", "good");
-    case.wait_applied(UNRULY, "parent");
+    case.apply_behaviour(UNRULY, "parent", "good");
     let written = case.child_writes(mark).len();
     assert!(written <= WRITES_PER_MINUTE_MAX / 2 + 2, "{written}");
 }
@@ -187,8 +185,7 @@ fn a_guest_with_sixty_events_in_every_pass_publishes_few() {
 #[test]
 fn a_megabyte_of_children_is_no_fault() {
     let case = Case::start(UNRULY);
-    case.set_behaviour(UNRULY, "bulk", "megabyte");
-    case.wait_applied(UNRULY, "bulk");
+    case.apply_behaviour(UNRULY, "bulk", "megabyte");
     case.check_neighbour(UNRULY);
     let kind = Kind::new("v1", "ConfigMap", &case.namespace);
     let of_plugin = "innkeeper.dev/plugin=unruly";
@@ -288,8 +285,7 @@ fn a_guest_sees_no_value_of_a_secret_in_any_way() {
     check_tells_nothing(&case.parent(NOSY, "parent").to_string(), &values);
     check_tells_nothing(&shared().host.log().unwrap(), &values);
     case.check_neighbour(NOSY);
-    case.set_behaviour(NOSY, "parent", "good");
-    case.wait_applied(NOSY, "parent");
+    case.apply_behaviour(NOSY, "parent", "good");
 }
 
 /// A generated value changes once for each new token, and stays when the token is removed.
@@ -297,8 +293,7 @@ fn a_guest_sees_no_value_of_a_secret_in_any_way() {
 fn a_generated_value_is_rotated_by_its_token() {
     let case = Case::start(NOSY);
     let password_after = |behaviour| {
-        case.set_behaviour(NOSY, "parent", behaviour);
-        case.wait_applied(NOSY, "parent");
+        case.apply_behaviour(NOSY, "parent", behaviour);
         let secrets = Kind::new("v1", "Secret", &case.namespace);
         shared()
             .plane
@@ -319,8 +314,7 @@ fn a_generated_value_is_rotated_by_its_token() {
 #[test]
 fn a_guest_is_told_the_offsets_of_time_zones() {
     let case = Case::start(NOSY);
-    case.set_behaviour(NOSY, "parent", "zones");
-    case.wait_applied(NOSY, "parent");
+    case.apply_behaviour(NOSY, "parent", "zones");
     let config_maps = Kind::new("v1", "ConfigMap", &case.namespace);
     let child = shared()
         .plane

@@ -1,7 +1,7 @@
 //! A real control plane (`tests/controlplane`) for a suite or a test.
 
 use std::{
-    fs::{self, File},
+    fs,
     path::{Path, PathBuf},
     process::Command,
     sync::{
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use crate::{
     audit::Audit,
     manifest,
-    process::{Running, Usage, bound, path_from_env, spawn_bound},
+    process::{Running, Usage, bound_with_log, path_from_env, spawn_bound},
     user::User,
     wait::eventually,
 };
@@ -43,9 +43,8 @@ impl ControlPlane {
         let directory = tempfile::Builder::new()
             .prefix("innkeeper-test-")
             .tempdir()?;
-        let log = File::create(directory.path().join("supervisor.log"))?;
-        let mut command = bound(&binary);
-        command.stdout(log.try_clone()?).stderr(log);
+        let log = directory.path().join("supervisor.log");
+        let mut command = bound_with_log(&binary, &log)?;
         command
             .arg("up")
             .arg("--dir")
@@ -55,7 +54,7 @@ impl ControlPlane {
         let ready = directory.path().join("ready");
         eventually("the control plane becomes ready", || {
             if let Ok(Some(status)) = supervisor.try_wait() {
-                let log = fs::read_to_string(directory.path().join("supervisor.log"));
+                let log = fs::read_to_string(&log);
                 panic!("the control plane ended with {status}: {log:?}");
             }
             if ready.exists() {

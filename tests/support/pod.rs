@@ -4,7 +4,7 @@
 //! It needs the right to mount: root, or unprivileged user namespaces.
 
 use std::{
-    fs::{self, File, Permissions},
+    fs::{self, Permissions},
     os::unix::fs::{PermissionsExt as _, chown},
     path::{Path, PathBuf},
     process::Command,
@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use crate::{
     ControlPlane,
     manifest::{at, parse},
-    process::{Running, bound, path_from_env, spawn_bound},
+    process::{Running, bound_with_log, path_from_env, spawn_bound},
 };
 
 const ADMIN: &str = "--admin-address=127.0.0.1:0";
@@ -145,10 +145,11 @@ impl Pod {
             // A container runtime creates missing mount points too.
             fs::create_dir_all(image.root().join(point))?;
         }
-        let log = File::create(directory.path().join("log"))?;
-        let mut command = bound(Path::new("unshare"));
-        command.stdout(log.try_clone()?).stderr(log).env_clear();
-        command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        let log = directory.path().join("log");
+        let mut command = bound_with_log(Path::new("unshare"), &log)?;
+        command
+            .env_clear()
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
         if !geteuid().is_root() {
             command.args(["--user", "--map-root-user"]);
             command.env("INNKEEPER_TEST_NESTED", "1");

@@ -1,7 +1,8 @@
 //! Child processes that never outlive the test process, and the suites' environment variables.
 
 use std::{
-    env, fs,
+    env,
+    fs::{self, File},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::mpsc,
@@ -81,6 +82,14 @@ pub fn bound(program: &Path) -> Command {
         .arg(program)
         .stdin(Stdio::null());
     command
+}
+
+/// Like `bound`, with both outputs in this new file.
+pub fn bound_with_log(program: &Path, log: &Path) -> Result<Command> {
+    let log = File::create(log)?;
+    let mut command = bound(program);
+    command.stdout(log.try_clone()?).stderr(log);
+    Ok(command)
 }
 
 /// Starts a command created by `bound`.

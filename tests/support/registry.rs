@@ -4,7 +4,7 @@
 
 use std::{
     ffi::OsStr,
-    fs::{self, File},
+    fs,
     path::{Path, PathBuf},
     process::{Command, Output},
     time::Duration,
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use crate::{
     manifest::root,
-    process::{Running, bound, path_from_env, spawn_bound},
+    process::{Running, bound_with_log, path_from_env, spawn_bound},
     wait::eventually_for,
 };
 
@@ -144,15 +144,14 @@ impl Listener {
         let directory = tempfile::Builder::new()
             .prefix("innkeeper-registry-")
             .tempdir()?;
-        let errors = File::create(directory.path().join("errors"))?;
-        let mut command = bound(&path_from_env("INNKEEPER_REGISTRY")?);
+        let errors = directory.path().join("errors");
+        let mut command = bound_with_log(&path_from_env("INNKEEPER_REGISTRY")?, &errors)?;
         command.args(arguments).arg("--dir").arg(directory.path());
-        command.stdout(errors.try_clone()?).stderr(errors);
         let mut process = spawn_bound(command)?;
         let address_file = directory.path().join("address");
         let address = eventually_for(Duration::from_secs(30), "a registry listens", || {
             if let Ok(Some(status)) = process.try_wait() {
-                let errors = fs::read_to_string(directory.path().join("errors"));
+                let errors = fs::read_to_string(&errors);
                 panic!("the process ended with {status}: {errors:?}");
             }
             fs::read_to_string(&address_file)

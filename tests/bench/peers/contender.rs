@@ -1,17 +1,11 @@
 //! The contenders: the host and its peers, each a process with a distinct user agent in the audit log and a pass counter.
 
-use std::{
-    env,
-    ffi::OsStr,
-    fs::{self, File},
-    path::Path,
-    time::Duration,
-};
+use std::{env, ffi::OsStr, fs, path::Path, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use innkeeper_tests::{
     ControlPlane, Host, HostOptions, Write, admin,
-    process::{Running, Usage, bound, path_from_env, spawn_bound},
+    process::{Running, Usage, bound_with_log, path_from_env, spawn_bound},
 };
 use rustix::process::Signal;
 use serde::Serialize;
@@ -118,9 +112,7 @@ pub(crate) fn start_kube_rs(plane: &ControlPlane, arguments: &[&str]) -> Result<
 
 fn start_peer(program: &Path, arguments: &[&OsStr]) -> Result<Started> {
     let directory = tempfile::tempdir()?;
-    let log = File::create(directory.path().join("log"))?;
-    let mut command = bound(program);
-    command.stdout(log.try_clone()?).stderr(log);
+    let mut command = bound_with_log(program, &directory.path().join("log"))?;
     command.args(arguments);
     Ok(Started::Peer {
         process: spawn_bound(command)?,
