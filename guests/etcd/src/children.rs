@@ -57,6 +57,8 @@ pub(crate) fn all(
         children.extend(claims(cluster, observation, record, step));
     }
     if let Some(replicas) = step.replicas {
+        // The StatefulSet controller would create a missing claim itself, without the marks. And no member starts
+        // before it can read the record and resolve the others.
         let before: Vec<String> = children
             .iter()
             .map(|child| child.key.clone())
@@ -70,6 +72,7 @@ pub(crate) fn all(
     children.extend(budget(cluster, record).map(|budget| Kinds::child("pdb", &budget)));
     let inspection = inspection::cron_job(cluster, observation, record);
     children.extend(inspection.map(|inspection| Kinds::child("inspect", &inspection)));
+    // The record in the cluster, not the one in this answer: each result is stored before the next Job starts.
     if let Some(observed) = &observation.record {
         children.extend(jobs::children(
             cluster,
@@ -178,6 +181,7 @@ fn network_policy(cluster: &Cluster<'_>) -> Option<NetworkPolicy> {
             ports: ports(&[2380]),
         },
         NetworkPolicyIngressRule {
+            // A rule without `from` admits all sources.
             from: is_limited.then_some(clients),
             ports: ports(&[2379, 2381]),
         },

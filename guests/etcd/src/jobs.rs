@@ -141,6 +141,7 @@ pub(crate) fn read(
     cluster: &Cluster<'_>,
 ) -> Result<ClusterJobs, Fault> {
     let observed = request.children.all::<ObservedJob>()?;
+    // Most passes have no Job, and save the read of Pods.
     if observed.is_empty() {
         return Ok(ClusterJobs::new());
     }
@@ -289,6 +290,7 @@ pub(crate) fn children(
         Next::Write(_) | Next::Wait(_) => None,
     };
     let key = |sequence: u64| format!("operation-{sequence}");
+    // The previous Job stays too: a failure delays the next one, and a survey answers for a while.
     let held_jobs = jobs
         .range(record.sequence.saturating_sub(1)..)
         .map(|(sequence, observed)| {

@@ -260,6 +260,7 @@ fn pod_spec(cluster: &Cluster<'_>, observation: &Observation) -> PodSpec {
         termination_grace_period_seconds: Some(30),
         affinity: affinity(cluster),
         security_context: Some(PodSecurityContext {
+            // Otherwise the kubelet would change the group of all files at each start.
             fs_group_change_policy: Some("OnRootMismatch".to_owned()),
             ..pod::security(Some(USER))
         }),

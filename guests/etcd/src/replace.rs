@@ -97,6 +97,7 @@ pub(crate) enum Cause {
 
 /// A formed cluster's next step.
 pub(crate) fn next(record: &Record, seen: &Seen) -> Next {
+    // A started Job comes first: it may have changed etcd already.
     if let Some(job) = &seen.job {
         return match &job.end {
             None => Next::Run(job.operation.clone()),
@@ -123,6 +124,7 @@ pub(crate) fn next(record: &Record, seen: &Seen) -> Next {
     if seen.is_pausing {
         return Next::Wait(Cause::Failure);
     }
+    // Only etcd knows the members' IDs, and which members a Job without a recorded result has removed.
     if !lost.is_empty() || !has_quorum {
         return Next::Run(Operation::Survey);
     }
@@ -188,6 +190,7 @@ pub(crate) fn without_used_admissions<'a>(
 /// The record after a Job has ended.
 fn ended(record: &Record, seen: &Seen, operation: &Operation, end: &End) -> Record {
     let mut after = record.clone();
+    // Also after a failure: a Job is immutable, so another attempt needs another name.
     after.sequence += 1;
     match (operation, end) {
         (Operation::Survey, End::Succeeded(ids)) => {
@@ -195,6 +198,7 @@ fn ended(record: &Record, seen: &Seen, operation: &Operation, end: &End) -> Reco
             for ordinal in &record.members {
                 let progress = match ids.get(ordinal) {
                     Some(id) if lost.contains(ordinal) => Replacement::Lost(id.clone()),
+                    // An earlier Job removed it, but the result was lost.
                     None if !seen.is_ready(*ordinal) => Replacement::Removed,
                     _ => continue,
                 };
@@ -215,6 +219,7 @@ fn ended(record: &Record, seen: &Seen, operation: &Operation, end: &End) -> Reco
         (Operation::Add { ordinal }, End::Failed) => {
             after.advance(*ordinal, &Replacement::Removed, None);
         }
+        // The same step runs again after the pause; both scripts are safe to repeat.
         (Operation::Survey | Operation::Remove { .. }, End::Failed) => {}
     }
     after

@@ -131,6 +131,7 @@ pub(crate) fn unchanged(observation: &Observation) -> Step {
 fn begin(cluster: &Cluster<'_>, observation: &Observation) -> Step {
     let size = cluster.spec.size;
     let has_own_claims = observation.claims.values().any(|claim| claim.is_ours);
+    // Each of these survives a deleted record. Founding again would start an empty cluster beside the data.
     if observation.stateful_set.is_some() || has_own_claims || observation.was_formed {
         return reconstruct(cluster, observation);
     }
@@ -212,6 +213,7 @@ fn reconstruct(cluster: &Cluster<'_>, observation: &Observation) -> Step {
     let replicas = observation.replicas();
     let count = [observation.members.unwrap_or_default(), replicas]
         .into_iter()
+        // A paused StatefulSet has 0 replicas, which says nothing about the members.
         .find(|count| *count > 0)
         .unwrap_or(cluster.spec.size);
     if count == 0 {
@@ -219,6 +221,7 @@ fn reconstruct(cluster: &Cluster<'_>, observation: &Observation) -> Step {
     }
     let foreign = stale(cluster, observation, count);
     let is_refused = cluster.spec.storage.existing_claims == ExistingClaims::Refuse;
+    // A StatefulSet proves that the claims were adopted before, whatever the spec says now.
     if is_refused && observation.stateful_set.is_none() && !foreign.is_empty() {
         return Step::new(Stage::StaleClaims(foreign));
     }
@@ -316,6 +319,7 @@ fn form(
             requeue: Some(Duration::from_millis(remaining_ms)),
             ..step
         },
+        // One founder that never starts must not keep the others unformed. It may still join later.
         _ if ready_founders >= quorum(record.members.len()) => formed(template, step, record),
         _ => Step {
             stage: Stage::BootstrapFailed,
@@ -434,6 +438,7 @@ fn next_formed(
         let observed = observation.stateful_set.as_ref();
         return Step {
             makes_claims: false,
+            // A new StatefulSet would create empty claims from the template, where the restored ones must go.
             replicas: observed.map(|_| replicas),
             stage: Stage::LostClaims(claims),
             ..step
@@ -493,6 +498,7 @@ fn seen(
     let mut requeue = jobs.wait;
     let mut pods = BTreeMap::new();
     for (ordinal, pod) in &observation.pods {
+        // An admitted Pod may start without data, so it does not wait for any.
         let is_admitted = record.admitted.get(ordinal) == Some(&pod.uid);
         let remaining = pod.waiting_since_ms.filter(|_| !is_admitted).map(|since| {
             let waited = Duration::from_millis(now_ms().saturating_sub(since));

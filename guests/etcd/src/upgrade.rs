@@ -12,8 +12,6 @@ pub(crate) fn needs_snapshots(current: Version, target: Version) -> bool {
 }
 
 /// The cluster to answer with: the spec's, or the current image until all members have a snapshot.
-///
-/// The 3.7 image is written only after that, so a StatefulSet that has it proves that the snapshots exist.
 pub(crate) fn effective_cluster<'a>(
     cluster: Cluster<'a>,
     observation: &Observation,
@@ -27,6 +25,7 @@ pub(crate) fn effective_cluster<'a>(
         return cluster;
     };
     let tagged = Version::from_image(image);
+    // A StatefulSet with a 3.7 image proves that the snapshots exist, because it is written only after them.
     if image == cluster.image || tagged.is_some_and(|version| needs_snapshots(current, version)) {
         return cluster;
     }
