@@ -26,6 +26,7 @@ pub(crate) fn all(cluster: &Cluster<'_>, observation: &Observation) -> Vec<Strin
     let scheme = cluster.scheme();
     let mut arguments = vec![
         "--name=$(POD_NAME)".to_owned(),
+        // Without TLS, because the kubelet's probes present no client certificate.
         "--listen-metrics-urls=http://0.0.0.0:2381".to_owned(),
         "--listen-peer-urls=https://0.0.0.0:2380".to_owned(),
         format!("--listen-client-urls={scheme}://0.0.0.0:2379"),

@@ -73,6 +73,7 @@ impl<'a> Certificate<'a> {
 
     fn child(&self, cluster: &Cluster<'_>) -> Child {
         let mut spec = if self.plane == CLIENT {
+            // etcd takes the common name as the user, and with authentication only root may change members.
             json!({ "commonName": "root", "usages": ["client auth"] })
         } else {
             // etcd also connects to itself, with the server certificate.

@@ -49,6 +49,7 @@ pub(crate) fn cron_job(
         metadata: metadata(format!("{}-{COMPONENT}", cluster.name), &labels),
         spec: Some(CronJobSpec {
             schedule: inspection.schedule.clone(),
+            // Otherwise the schedule follows the time zone of the controller manager.
             time_zone: Some("Etc/UTC".to_owned()),
             suspend: Some(cluster.spec.size == 0 || observation.holds_jobs(cluster)),
             concurrency_policy: Some("Forbid".to_owned()),
@@ -60,6 +61,7 @@ pub(crate) fn cron_job(
                     ..Default::default()
                 }),
                 spec: Some(JobSpec {
+                    // A retry would count as another inspection without an answer.
                     backoff_limit: Some(0),
                     active_deadline_seconds: Some(300),
                     template,

@@ -140,6 +140,7 @@ impl Observation {
         let set = stateful_set.as_ref().map(|observed| &observed.metadata);
         let mut marked = claims
             .values()
+            // The mark on another parent's claim is about that parent's cluster.
             .filter(|claim| claim.is_ours)
             .map(|claim| &claim.metadata)
             .chain(set);
@@ -246,6 +247,7 @@ impl Observation {
         let running = || ready.map(|pod| pod.version).collect::<Option<Vec<_>>>();
         record
             .and_then(|record| record.version)
+            // etcd's cluster version is the lowest of the members' versions.
             .or_else(|| running()?.into_iter().min())
             .or(self.last_version)
     }
@@ -293,6 +295,7 @@ fn claims(
         let child: Option<PersistentVolumeClaim> = request.children.get(&name)?;
         let existing = match &child {
             Some(child) => Some(child.clone()),
+            // A claim from an earlier parent or a user is no child.
             None => host.get::<PersistentVolumeClaim>(cluster.namespace, &name)?,
         };
         let Some(claim) = existing else { continue };
@@ -334,6 +337,7 @@ fn members(
     let adopts = cluster.spec.storage.existing_claims == ExistingClaims::Adopt;
     let labels = claims
         .values()
+        // Another parent's claims count the members of another cluster, unless that one is adopted.
         .filter(|claim| claim.is_ours || adopts)
         .filter_map(|claim| claim.metadata.labels.as_ref());
     let annotations = stateful_set.and_then(|metadata| metadata.annotations.as_ref());

@@ -82,6 +82,7 @@ impl Record {
         Self {
             members,
             formed: false,
+            // The UID gives a recreated cluster another cluster ID, so members of the old one cannot join.
             token: format!("{}-{}-{}", cluster.namespace, cluster.name, cluster.uid),
             sequence: 0,
             admitted: BTreeMap::new(),

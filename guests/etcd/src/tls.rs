@@ -148,6 +148,7 @@ pub(crate) fn authority_hash<'a>(
 /// etcd's flags, in a fixed order.
 pub(crate) fn flags(cluster: &Cluster<'_>) -> Vec<String> {
     let peer: &[&str] = match peer(cluster) {
+        // Encrypts without a certificate, but authenticates nobody.
         None => &["--peer-auto-tls"],
         Some(_) => &[
             "--peer-trusted-ca-file=/etc/etcd/pki/peer/ca/ca.crt",
