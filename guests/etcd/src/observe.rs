@@ -140,7 +140,6 @@ impl Observation {
         let set = stateful_set.as_ref().map(|observed| &observed.metadata);
         let mut marked = claims
             .values()
-            // The mark on another parent's claim is about that parent's cluster.
             .filter(|claim| claim.is_ours)
             .map(|claim| &claim.metadata)
             .chain(set);

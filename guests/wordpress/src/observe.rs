@@ -93,6 +93,7 @@ impl Observation {
         } = Claims::read(request)?;
         let database = Workload::find::<StatefulSet>(&request.children, &site.mysql_name())?;
         let web = Workload::find::<Deployment>(&request.children, site.name)?;
+        // A ready workload needs no explanation, so most passes read no Pods.
         let pods_of = |workload: Option<&Workload>, component| match workload {
             Some(workload) if workload.status.ready_replicas < workload.replicas() => {
                 Pods::read(request, host, site, component)
@@ -288,6 +289,7 @@ impl Claims {
             let (name, claim): (_, ObservedClaim) = (child.name().to_owned(), child.parse()?);
             let annotations = claim.metadata.annotations.as_ref();
             if let Some(size) = annotations.and_then(|annotations| annotations.get(DECLARED_SIZE))
+                // A size that an earlier parent declared does not bind this one.
                 && is_made_for_parent(request, child)
             {
                 declared_sizes.insert(name.clone(), Quantity(size.clone()));

@@ -49,11 +49,14 @@ impl Record {
         let annotations = claim.and_then(|claim| claim.metadata.annotations.as_ref());
         let noted = |key: &str| annotations?.get(key).cloned();
         let image = match (noted(IMAGE), ready_image) {
+            // The first image has written the data. A later one must also be available, which takes the minimum time
+            // ready, because a server can exit right after its start.
             (None, ready) => ready.map(ToOwned::to_owned),
             (_, Some(ready)) if is_available => Some(ready.to_owned()),
             (last, _) => last,
         };
         match image {
+            // There is no data yet, so the other annotations only repeat an earlier spec.
             None => Self::default(),
             image => Self {
                 image,

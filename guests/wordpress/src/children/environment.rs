@@ -66,6 +66,7 @@ pub(super) fn variables(site: &Site<'_>) -> Vec<EnvVar> {
             .iter_mut()
             .find(|variable| variable.name == entry.name)
         {
+            // In place, because later variables may reference it.
             Some(replaced) => *replaced = entry,
             None => variables.push(entry),
         }
@@ -83,6 +84,7 @@ pub(super) fn sources(site: &Site<'_>) -> Vec<EnvFromSource> {
         }),
         ..Default::default()
     };
+    // The kubelet lets the last source win, so the user's can replace a salt.
     let sources = site.spec.env_from.iter().map(json::sanitized);
     [salts(Some(SALT_PREFIX)), salts(None)]
         .into_iter()

@@ -21,6 +21,7 @@ pub(super) fn spec(site: &Site<'_>, user: i64, sysctls: Option<Vec<Sysctl>>) -> 
     let user = site.user(user);
     PodSpec {
         security_context: Some(PodSecurityContext {
+            // Otherwise the kubelet would change the group of all files at each start.
             fs_group_change_policy: Some("OnRootMismatch".to_owned()),
             sysctls,
             ..pod::security(user)
