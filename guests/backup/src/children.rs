@@ -37,6 +37,7 @@ pub(crate) const CONFIG_HASH: &str = "gobackup.io/config-hash";
 /// Returns every child.
 pub(crate) fn children(plan: &Plan<'_>, history: &History) -> Vec<Child> {
     let claims: Vec<Child> = claims(plan).map(|claim| claim.child(plan)).collect();
+    // Their names may have another owner, and a run would then use a foreign configuration or claim.
     let mut needed = vec!["config"];
     needed.extend(claims.iter().map(|claim| claim.key.as_str()));
     let schedule = cron_job(plan)
@@ -102,6 +103,7 @@ pub(crate) fn config_hash(plan: &Plan<'_>) -> TemplateHash {
 /// Returns the Job name of a `Backup` that runs once.
 fn first_run(plan: &Plan<'_>, history: &History) -> Option<String> {
     let name = plan.request.name();
+    // The host would prune an observed Job that is no longer a child.
     let is_observed = plan.request.children.find::<Job>(name).is_some();
     let is_due = plan.schedule.is_none() && !plan.parent.is_suspended() && !history.has_runs();
     (is_observed || is_due).then(|| name.to_owned())

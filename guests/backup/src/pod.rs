@@ -143,6 +143,7 @@ fn container(plan: &Plan<'_>) -> Container {
             "128Mi",
         )),
         volume_mounts: Some(volumes::mounts(plan)),
+        // Explains a run that ends before the script can write a message, for example for lack of memory.
         termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
         security_context: Some(SecurityContext {
             read_only_root_filesystem: Some(true),
@@ -157,6 +158,7 @@ fn env(plan: &Plan<'_>) -> Vec<EnvVar> {
         ("HOME", "/home/gobackup"),
         ("TMPDIR", "/work"),
         ("GOBACKUP_DIR", volumes::STATE),
+        // gobackup expands variables in the configuration, where a literal `$` is `${DOLLAR}`.
         ("DOLLAR", "$"),
         ("MODEL", plan.rendered.model.as_str()),
         ("STORAGES", &plan.rendered.storages.join(" ")),

@@ -24,6 +24,7 @@ pub(crate) fn plan<'a>(
     validate::parent(parent)?;
     let limits = &config.tenants;
     tenants::check_parent(parent, limits)?;
+    // The parent's own settings first: an error in them is invalid input, and one in the model only blocks the parent.
     tenants::check_settings(&parent.spec.settings, limits).map_err(Stop::Invalid)?;
     let schedule = parent
         .schedule

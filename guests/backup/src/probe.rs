@@ -107,6 +107,7 @@ fn rendered(
     // Below the archives' path, because credentials may only be valid there.
     let path = config.path_of(request.namespace(), lower(parent.kind), request.name());
     let mut source = references::own(request.name(), &storage.spec, &path)?;
+    // `keep` needs the list of archives, which a probe does not have.
     source.config.remove("keep");
     // gobackup cannot replace objects in gcs, so each archive there has a different name.
     let is_replaced = source.type_.name != "gcs";

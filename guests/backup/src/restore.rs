@@ -239,6 +239,7 @@ fn effective(
     effective.env_from = Vec::new();
     effective.expand_env = false;
     effective.local_volume = None;
+    // A restoration stores nothing, so it needs no list of archives.
     effective.state = Some(State {
         mode: StateMode::Ephemeral,
         ..State::default()
@@ -275,6 +276,7 @@ impl Origin {
         let mut remote = remote::remote(source)?;
         let mut settings = self.settings;
         let has_files = settings.archive.take().is_some();
+        // gobackup does not run here, so what only it uses needs neither checks nor credentials.
         settings.notifiers = None;
         settings.split_with = None;
         let rendered = render::render(request.name(), parent, &settings, &self.related)?;

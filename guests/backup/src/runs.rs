@@ -124,6 +124,7 @@ impl History {
         };
         history.lose(&mut runs, &observed, succeeded);
         for (uid, job) in &observed {
+            // A final record stays, unless an earlier pass made it before the Pod's termination message arrived.
             let recorded = runs.get(uid).filter(|run| run.phase.is_terminal());
             if recorded.is_none_or(|run| *run == job.without_pod) {
                 runs.insert(uid.clone(), job.run.clone());
@@ -135,11 +136,13 @@ impl History {
             .filter_map(|uid| runs.get(uid))
             .filter(|run| run.phase.is_terminal())
             .collect();
+        // In the order of their ends, because a success resets the number of failures.
         finished.sort_by_key(|run| (run.completion_time.clone(), run.job_uid.clone()));
         for run in finished {
             if !counted.contains(&run.job_uid) {
                 history.count(run);
             }
+            // Only of existing Jobs: one that is gone cannot be counted again.
             history.counted.push(run.job_uid.clone());
         }
         history.counted.sort_unstable();
@@ -248,6 +251,7 @@ fn ending(before: Option<&Run>, run: &Run) -> Option<Event> {
     let text = format!("{}: {message}", run.job_name);
     match run.phase {
         Phase::Succeeded => Some(Event::normal("BackupSucceeded", text)),
+        // A lost Job already has the event of `lose`.
         Phase::Failed if message != JOB_LOST => Some(Event::warning("BackupFailed", text)),
         _ => None,
     }

@@ -94,6 +94,7 @@ fn from_every(every: &str, at: Option<&str>) -> Result<String, Stop> {
             "schedule.every: {every} cannot be expressed as a cron expression"
         ))
     };
+    // A step starts again at each full hour or day, so one that does not divide it would give uneven intervals.
     let number = |digits: &str| digits.parse::<u32>().ok().filter(|number| *number > 0);
     if let Some(minutes) = every.strip_suffix('m').and_then(number)
         && 60 % minutes == 0

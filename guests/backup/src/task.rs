@@ -104,11 +104,13 @@ pub(crate) fn newest<R: Record>(
     };
     let task = Task::new(&job);
     let record = stored.filter(|record| record.phase().is_terminal() && record.is_of(&task));
+    // A success is complete. A failure that only has the Job's message may still get the Pod's.
     if let Some(record) = record
         && (record.phase() == Phase::Succeeded || record != result(&task, None))
     {
         return Ok(Some(record));
     }
+    // A running Pod has no termination message, so the Pods are not read.
     if !task.phase.is_terminal() {
         return Ok(Some(result(&task, None)));
     }

@@ -172,6 +172,7 @@ fn restore(restoration: &Restoration<'_>) -> Container {
         .as_ref()
         .unwrap_or(&plan.config.images.gobackup);
     let mut container = container(restoration, RESTORE, image, script::restore(restoration));
+    // Only the other container needs the credentials of the storage.
     let own = |credential: &Credential| {
         (!credential.name.starts_with("ST")).then(|| credential.name.clone())
     };
