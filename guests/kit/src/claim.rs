@@ -227,6 +227,7 @@ pub fn find(
     host: &dyn Host,
     name: &str,
 ) -> Result<Option<ObservedClaim>, Fault> {
+    // A child is in the request, and needs neither a read nor a grant.
     if let Some(child) = request.children.find::<PersistentVolumeClaim>(name) {
         return Ok(Some(child.parse()?));
     }

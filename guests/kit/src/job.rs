@@ -125,6 +125,7 @@ impl JobRun {
         Self {
             phase,
             started: started.or_else(|| job.metadata.creation_timestamp.clone()),
+            // Only a successful Job has a completion time.
             ended: completed.or_else(|| end?.last_transition_time.clone()),
             message: end.and_then(|condition| condition.message.clone()),
         }
@@ -145,6 +146,7 @@ pub fn termination_message<'a>(
         .filter(|pod| controller(&pod.metadata) == Some(job_uid))
         .max_by_key(|pod| {
             let created = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
+            // Times have whole seconds, so the name makes the choice stable.
             (created, pod.metadata.name.as_deref())
         })?;
     let ContainerEnds {

@@ -62,6 +62,7 @@ pub fn with_version(labels: &BTreeMap<String, String>, image: &str) -> BTreeMap<
 /// ```
 pub fn version_of(image: &str) -> Option<&str> {
     let name = image.split('@').next().unwrap_or_default();
+    // A colon before the last slash belongs to the registry's port.
     let last = name.rsplit('/').next().unwrap_or_default();
     let (_, version) = last.split_once(':')?;
     (!version.is_empty() && is_label_value(version)).then_some(version)

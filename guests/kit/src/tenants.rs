@@ -62,6 +62,7 @@ pub fn check_image(path: &str, image: &str, allowed: &[String]) -> Result<(), St
 /// Returns an image reference without tag and digest.
 fn repository(image: &str) -> &str {
     let name = image.split('@').next().unwrap_or_default();
+    // A colon before the last slash belongs to the registry's port.
     let last = name.rfind('/').map_or(0, |slash| slash + 1);
     name[last..]
         .find(':')
