@@ -196,7 +196,6 @@ pub(crate) fn storage_targets(parent: &Parent) -> Result<Vec<Target>, Stop> {
 
 /// Reads all referenced objects.
 ///
-/// It continues after a missing one, so the host tracks every read and the message names all missing objects at once.
 /// The parent's archives are below each storage's path, in `own` and then in the reference's path.
 pub(crate) fn read(
     request: &Request,
@@ -230,6 +229,7 @@ pub(crate) fn read(
                 storage.below([own, reference.path.as_deref().unwrap_or_default()])
             }));
     }
+    // Only now, so that the host tracks every read and the message names all missing objects at once.
     reader.finish()?;
     Ok(Related {
         model,
@@ -275,6 +275,7 @@ impl Reader<'_> {
         let missing = match self.host.get::<T>(self.namespace, name) {
             Ok(Some(object)) => return Ok(Some(object)),
             Ok(None) => name.to_owned(),
+            // The kind may be installed later, just as an object may be created.
             Err(ReadError::NotServed { .. }) => format!("{name} (the kind is not installed)"),
             Err(ReadError::Unreadable { problem, .. }) => {
                 let stop = Stop::invalid_reference(format!("{kind} {name}: {problem}"));

@@ -155,6 +155,7 @@ fn add<'a>(
     keys: impl IntoIterator<Item = &'a str>,
 ) {
     let reference = objects.entry(name.to_owned()).or_default();
+    // One mention that is not optional makes the object required.
     if optional != Some(true) {
         reference.is_required = true;
         reference.keys.extend(keys.into_iter().map(str::to_owned));

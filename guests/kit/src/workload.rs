@@ -214,6 +214,7 @@ impl Workload {
         let pods = &self.status;
         self.is_current(template)
             && pods.updated_replicas >= self.replicas()
+            // Old Pods count in `replicas` until they are gone.
             && pods.updated_replicas >= pods.replicas
     }
 

@@ -177,6 +177,7 @@ impl Children {
             let object = json!({
                 "apiVersion": observed.api_version(), "kind": observed.kind(), "metadata": metadata,
             });
+            // The old and the new object of a renamed child have one key, and an answer's keys are unique.
             let own = observed.key.clone().filter(|key| taken.insert(key.clone()));
             let place = (
                 observed.api_version(),

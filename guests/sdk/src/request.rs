@@ -85,9 +85,11 @@ impl Request {
     /// A stored status that does not parse is ignored: an older version may have written it, or it may have only the
     /// host's conditions.
     pub fn parent_within<T: DeserializeOwned>(&self, bytes_max: usize) -> Result<T, Fault> {
+        // A parent that is being deleted must be finalized, however large it is.
         if self.phase == Phase::Reconcile {
             size::check(&self.parent_text, bytes_max).map_err(Fault::invalid)?;
         }
+        // Another version of the plugin may have written the status, which must not block the spec.
         typed(&self.parent_text).or_else(|problem| match without_status(&self.parent_text) {
             Some(text) => typed(&text).map_err(Fault::invalid),
             None => Err(Fault::invalid(problem)),

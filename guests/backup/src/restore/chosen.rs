@@ -148,6 +148,7 @@ pub(super) fn confirmed(
     if let Some(last) = restores.iter().find(is_same) {
         let time = &last.time;
         let again = format!("{listed} after {time}");
+        // A Restore of files alone lists no database and only confirms the time.
         return if confirm == again.trim_start() {
             Ok(())
         } else {

@@ -147,6 +147,7 @@ impl<'a> Verification<'a> {
         parent.kind = self.kind;
         inside(file)?;
         let mut spec = spec(request, &parent, verify, file);
+        // Without the archives' path, which only matters for storages.
         let dumped = references::read(request, host, &parent, "")?.databases;
         let files: Vec<String> = dumped
             .iter()

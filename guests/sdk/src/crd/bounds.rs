@@ -39,6 +39,7 @@ pub(super) fn add(root: &mut Value) {
     let properties = root.get_mut("properties").and_then(Value::as_object_mut);
     for (name, schema) in properties.into_iter().flatten() {
         match name.as_str() {
+            // The API server has its own limits for these.
             "apiVersion" | "kind" | "metadata" => {}
             "status" => add_below(name, schema, &STATUS),
             _ => add_below(name, schema, &SPEC),
