@@ -22,6 +22,7 @@ pub(crate) fn parent(parent: &Parent) -> Result<(), Stop> {
     if parent.storages().is_empty() {
         return Err(invalid("storageRefs: at least one is needed"));
     }
+    // A model may name files; `merged` checks again with it.
     if parent.databases().is_empty() && settings.archive.is_none() && parent.model().is_none() {
         return Err(nothing_to_back_up());
     }

@@ -61,14 +61,12 @@ pub(crate) fn spec(
 }
 
 /// Checks that the certificate Secrets exist and that the parent may use them.
-///
-/// A running cluster continues without Secrets that the Pods already reference, and without those for Jobs, which
-/// wait for them.
 fn certificates(
     request: &Request,
     cluster: &Cluster<'_>,
     observation: &Observation,
 ) -> Result<(), String> {
+    // A running cluster continues without Secrets that the Pods already reference, and Jobs wait for theirs.
     let may_miss = |name: &str| {
         observation.running.as_ref().is_some_and(|running| {
             running.names_secret(name) || tls::is_of_jobs_only(cluster, name)
@@ -103,8 +101,7 @@ fn certificate_keys(cluster: &Cluster<'_>, observation: &Observation) -> Result<
     }
 }
 
-/// Checks the issuers, and that cert-manager's Secrets do not belong to another parent. A missing Secret is not a spec
-/// problem, because the Certificate is a child.
+/// Checks the issuers, and that cert-manager's Secrets do not belong to another parent.
 fn issued(
     request: &Request,
     cluster: &Cluster<'_>,
@@ -117,6 +114,7 @@ fn issued(
             check_listed(path, list, [&issuer.name], &limits.cluster_issuers)?;
         }
     }
+    // A missing Secret is no problem of the spec, because the Certificate is a child.
     for secret in observation.issued.objects() {
         check_reference(request, limits.references, "Secret", &secret.metadata)
             .map_err(|problem| format!("spec.tls: {problem}"))?;

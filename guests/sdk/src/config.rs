@@ -112,6 +112,7 @@ fn tidy(schema: &mut Value) {
     for note in NOTES {
         members.remove(note);
     }
+    // schemars writes the exclusive bound itself; OpenAPI 3.0 has a flag beside the bound.
     for (exclusive, bound) in [
         ("exclusiveMinimum", "minimum"),
         ("exclusiveMaximum", "maximum"),

@@ -19,6 +19,7 @@ pub(super) fn simplify(schema: &mut Value) {
     members.remove("nullable");
     simplify_default(members);
     if let Some(format) = members.get("format").and_then(Value::as_str) {
+        // Kubernetes knows only these two integer formats.
         match format {
             "uint8" | "uint16" | "int8" | "int16" => members["format"] = json!("int32"),
             "uint32" | "uint64" | "uint" | "int" => members["format"] = json!("int64"),
@@ -58,9 +59,6 @@ pub(crate) fn as_written(bound: &mut Value) {
 }
 
 /// Removes null members and empty lists from a default, and then the default itself if it is empty.
-///
-/// The empty default of a struct stays: the API server fills in the field defaults only if the
-/// struct is there.
 fn simplify_default(schema: &mut Map<String, Value>) {
     let Some(default) = schema.get_mut("default") else {
         return;
@@ -69,6 +67,7 @@ fn simplify_default(schema: &mut Map<String, Value>) {
     let says_nothing = match default {
         Value::Null => true,
         Value::Array(items) => items.is_empty(),
+        // The empty default of a struct stays, because the API server defaults the fields only of a struct that is there.
         Value::Object(members) => members.is_empty() && !schema.contains_key("properties"),
         _ => false,
     };

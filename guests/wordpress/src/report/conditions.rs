@@ -73,6 +73,7 @@ impl<'a> View<'a> {
         }
         let host = self.site.database_host();
         if self.site.managed.is_none() {
+            // The readiness page of the site needs the database.
             return if self.ready > 0 {
                 let message = format!("the site answers with the database {host}");
                 Condition::new(type_, true, "ExternalDatabaseInUse", message)
@@ -146,6 +147,7 @@ impl<'a> View<'a> {
     /// A claim that did not take the larger size that an earlier pass applied.
     fn claim_that_stays_small(&self) -> Option<String> {
         let (name, observed, declared) = self.observation.small_claim(self.site)?;
+        // Before that, the claim had no chance to grow.
         self.observation.is_restated.then(|| {
             format!(
                 "claim {name} stays at {} instead of {}: see Synced; set its size back, or let its storage \
