@@ -72,9 +72,22 @@ fn config(stage: &Stage, config: &Value) -> String {
 /// Returns the writes since a mark, except for Plugin statuses: the host updates their usage and parent counts every ten
 /// seconds, so one may follow the last write of a parent.
 fn writes(stage: &Stage, mark: usize) -> Vec<String> {
-    let mut written = lines(&stage.writes_since(mark));
-    written.retain(|line| !line.contains(" plugins.innkeeper.dev/status "));
-    written
+    lines(&stage.writes_since(mark))
+        .into_iter()
+        .filter(|line| !line.contains(" plugins.innkeeper.dev/status "))
+        .collect()
+}
+
+/// Returns the differences of a parent in a plan.
+fn differences<'a>(planned: &'a Value, name: &str) -> &'a [Value] {
+    planned["parents"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|parent| parent["name"] == name)
+        .unwrap()["differences"]
+        .as_array()
+        .unwrap()
 }
 
 /// Starts a host with the Plugin `cache` and its parents.
@@ -122,8 +135,7 @@ fn the_counts_of_a_plan_are_the_writes_of_the_swap() {
     let image = json!({"images": {"memcached": "memcached:planned"}});
     let file = config(stage, &image);
     let asked = format!("{}/two", site.namespace);
-    let mut arguments = vec!["--config", &file, "--parent", &asked];
-    arguments.extend(as_cache);
+    let arguments = [&["--config", &file, "--parent", &asked][..], &as_cache].concat();
     let planned = document(&plan(stage, &plugin, &arguments), SUCCESS);
     let counts = json!({
         "creates": 0, "updates": 4, "deletes": 0, "parents": 4, "unchanged": 0,
@@ -134,14 +146,7 @@ fn the_counts_of_a_plan_are_the_writes_of_the_swap() {
         {"group": "apps", "kind": "Deployment", "creates": 0, "updates": 4, "deletes": 0},
     ]);
     assert_eq!(planned["kinds"], kinds);
-    let differences = planned["parents"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|parent| parent["name"] == "two")
-        .unwrap()["differences"]
-        .as_array()
-        .unwrap();
+    let differences = differences(&planned, "two");
     let image_line = |line: &Value| {
         line.as_str()
             .unwrap()
@@ -180,8 +185,7 @@ fn the_counts_of_a_plan_are_the_writes_of_the_swap() {
     stage.merge(&site.namespace, one, &json!({"spec": {"size": 3}}));
     let waits = document(&plan(stage, &plugin, &as_cache), SUCCESS);
     assert_eq!(waits["counts"]["updates"], 1, "{waits:#}");
-    let mut arguments = vec!["--against", plugin.to_str().unwrap()];
-    arguments.extend(as_cache);
+    let arguments = [&["--against", plugin.to_str().unwrap()][..], &as_cache].concat();
     let beyond = document(&plan(stage, &plugin, &arguments), SUCCESS);
     assert_eq!(beyond["counts"]["unchanged"], 4, "{beyond:#}");
 }
@@ -197,8 +201,7 @@ fn deletes_and_faults_of_a_plan_are_findings_and_the_swap_confirms_the_deletes()
     let plugin = guest("INNKEEPER_TEST_GUESTS", "moody");
     let plan_of = |spec: &Value, more: &[&str]| {
         let file = config(stage, &spec["config"]);
-        let mut arguments = vec!["--name", NAME, "--config", &file];
-        arguments.extend(more);
+        let arguments = [&["--name", NAME, "--config", &file][..], more].concat();
         plan(stage, &plugin, &arguments)
     };
 
@@ -220,8 +223,10 @@ fn deletes_and_faults_of_a_plan_are_findings_and_the_swap_confirms_the_deletes()
     fixture.apply(&mood("nothing"));
     fixture.wait_healthy(&host);
     stage.settle(QUIET);
-    let mut written = lines(&stage.writes_since(mark));
-    written.retain(|line| line.starts_with("delete configmaps"));
+    let written: Vec<String> = lines(&stage.writes_since(mark))
+        .into_iter()
+        .filter(|line| line.starts_with("delete configmaps"))
+        .collect();
     assert_eq!(written.len(), CHILDREN, "{written:?}");
     Stage::stop(host);
 }

@@ -6,11 +6,13 @@ use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
 use innkeeper_tests::{
-    ControlPlane, Host, HostOptions, Write, eventually, eventually_for, host,
+    ControlPlane, Host, HostOptions, Write, eventually, host,
     manifest::{self, condition, condition_status, is_condition_current},
     user::Kind,
 };
 use serde_json::{Value, json};
+
+pub(crate) use innkeeper_tests::host::{wait_logged, wait_logged_for};
 
 use crate::{compiled::CacheDirectory, suite::Target};
 
@@ -302,23 +304,6 @@ pub(crate) fn restart_collector(plane: &ControlPlane) {
             .control(&[verb, "controller-manager"])
             .expect("the controller manager restarts");
     }
-}
-
-/// Waits until a text is in a host's log.
-#[track_caller]
-pub(crate) fn wait_logged(host: &Host, goal: &str, text: &str) {
-    eventually(goal, || logged(host, text));
-}
-
-/// Like [`wait_logged`], with a deadline.
-#[track_caller]
-pub(crate) fn wait_logged_for(deadline: Duration, host: &Host, goal: &str, text: &str) {
-    eventually_for(deadline, goal, || logged(host, text));
-}
-
-fn logged(host: &Host, text: &str) -> Result<(), String> {
-    let log = host.log().map_err(|error| error.to_string())?;
-    if log.contains(text) { Ok(()) } else { Err(log) }
 }
 
 /// Formats writes as short lines.

@@ -57,10 +57,13 @@ fn the_article_becomes_ready() {
     let events = site
         .plane
         .user()
-        .list(site.kind("events.k8s.io/v1", "Event"), "");
-    let mut events = events.unwrap();
-    events.retain(|event| event["regarding"]["kind"] == "Wordpress" && event["type"] == "Warning");
-    let reasons: Vec<&Value> = events.iter().map(|event| &event["reason"]).collect();
+        .list(site.kind("events.k8s.io/v1", "Event"), "")
+        .unwrap();
+    let reasons: Vec<&Value> = events
+        .iter()
+        .filter(|event| event["regarding"]["kind"] == "Wordpress" && event["type"] == "Warning")
+        .map(|event| &event["reason"])
+        .collect();
     assert!(
         !reasons.contains(&&json!("DatabaseUnavailable")),
         "{reasons:?}"

@@ -7,6 +7,7 @@ use innkeeper_tests::{
     Host, HostOptions,
     admin::{self, address, ask},
     eventually,
+    host::wait_logged,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tempfile::TempDir;
@@ -45,12 +46,11 @@ fn livez_answers_while_idle_clients_use_up_all_descriptors() {
     let (_directory, mut host) = start(vec![format!("--nofile={DESCRIPTORS}:{DESCRIPTORS}")]);
     let address = &address(&host);
     // Before that, the host reads the system's certificates, and exits without a descriptor for them.
-    eventually("the host has made its clients", || {
-        let log = host.log().unwrap_or_default();
-        log.contains("waiting for the API server")
-            .then_some(())
-            .ok_or(log)
-    });
+    wait_logged(
+        &host,
+        "the host has made its clients",
+        "waiting for the API server",
+    );
     let connect = |_| TcpStream::connect(address).ok();
     let idle: Vec<TcpStream> = (0..5 * DESCRIPTORS).map_while(connect).collect();
     let is_live = || -> Result<()> {

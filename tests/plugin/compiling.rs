@@ -17,6 +17,7 @@ use std::{
 
 use innkeeper_tests::{
     Host, HostOptions, astray, eventually,
+    host::wait_logged,
     process::{bound, path_from_env, spawn_bound},
 };
 use rustix::process::Signal;
@@ -245,10 +246,7 @@ fn a_host_caches_compiled_code_read_only() {
             .find(|path| has_ending(path, "cwasm"))
             .ok_or_else(|| host.log().unwrap())
     });
-    eventually("the host logs the confinement", || {
-        let log = host.log().unwrap();
-        log.contains(", seccomp").then_some(()).ok_or(log)
-    });
+    wait_logged(&host, "the host logs the confinement", ", seccomp");
     let mode = fs::metadata(code).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o400);
 }

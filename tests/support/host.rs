@@ -9,11 +9,13 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::Signal;
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{
     manifest::{load, parse, root},
     process::{Running, bound, path_from_env, spawn_bound},
+    wait::{eventually, eventually_for},
 };
 
 /// Returns the objects that `innkeeper manifests` prints for plugins.
@@ -166,4 +168,21 @@ impl Host {
         self.process.signal(Signal::TERM)?;
         self.process.wait_for(Duration::from_secs(30))
     }
+}
+
+/// Waits until a text is in a host's log.
+#[track_caller]
+pub fn wait_logged(host: &Host, goal: &str, text: &str) {
+    eventually(goal, || logged(host, text));
+}
+
+/// Like [`wait_logged`], with a deadline.
+#[track_caller]
+pub fn wait_logged_for(deadline: Duration, host: &Host, goal: &str, text: &str) {
+    eventually_for(deadline, goal, || logged(host, text));
+}
+
+fn logged(host: &Host, text: &str) -> Result<(), String> {
+    let log = host.log().map_err(|error| error.to_string())?;
+    if log.contains(text) { Ok(()) } else { Err(log) }
 }

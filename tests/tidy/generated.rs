@@ -78,9 +78,11 @@ fn printed(guest: &str, arguments: &[&str]) -> Vec<Value> {
     let file = path_from_env("INNKEEPER_GUESTS")
         .expect("the guests are built")
         .join(format!("{guest}.wasm"));
-    let mut printed = manifests(&[file], arguments).expect("the plugin can be read");
-    printed.retain(|object| object["kind"] != "CustomResourceDefinition");
-    printed
+    manifests(&[file], arguments)
+        .expect("the plugin can be read")
+        .into_iter()
+        .filter(|object| object["kind"] != "CustomResourceDefinition")
+        .collect()
 }
 
 /// The example Plugins have exactly the role and the grants that the plugins request.

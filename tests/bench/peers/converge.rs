@@ -194,9 +194,12 @@ pub(crate) fn requests(
     contender: Contender,
     mark: usize,
 ) -> Result<Vec<Write>> {
-    let mut requests = plane.audit().requests_since(mark)?;
-    requests.retain(|request| contender.sent(request) && request.verb != "watch");
-    Ok(requests)
+    Ok(plane
+        .audit()
+        .requests_since(mark)?
+        .into_iter()
+        .filter(|request| contender.sent(request) && request.verb != "watch")
+        .collect())
 }
 
 /// Waits until a contender sends no more requests.
