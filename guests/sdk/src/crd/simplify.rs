@@ -67,7 +67,7 @@ fn simplify_default(schema: &mut Map<String, Value>) {
     let says_nothing = match default {
         Value::Null => true,
         Value::Array(items) => items.is_empty(),
-        // The empty default of a struct stays, because the API server defaults the fields only of a struct that is there.
+        // The empty default of a struct stays: without it, the API server would not fill in the field defaults.
         Value::Object(members) => members.is_empty() && !schema.contains_key("properties"),
         _ => false,
     };
