@@ -96,7 +96,7 @@ pub(super) struct Subscriptions {
 }
 
 impl Subscriptions {
-    /// Adds a subscription.
+    /// Adds a subscription. Of several for the same reader and subject, the richest access counts.
     pub(super) fn add(&mut self, reader: &Reader, subscription: &Subscription, access: Access) {
         let readers = match subscription {
             Subscription::Object(key) => self.objects.entry(key.clone()).or_default(),
@@ -108,7 +108,11 @@ impl Subscriptions {
                 .or_default(),
             Subscription::Kind => &mut self.kind,
         };
-        readers.insert(reader.clone(), access);
+        readers
+            .entry(reader.clone())
+            // Two grants may share one watch, so that one read subscribes with both.
+            .and_modify(|richest| *richest = access.min(*richest))
+            .or_insert(access);
         self.by_reader
             .entry(reader.clone())
             .or_default()

@@ -72,6 +72,30 @@ fn reads_are_subscriptions() {
 }
 
 #[test]
+fn the_richer_of_two_grants_on_one_watch_decides_what_triggers() {
+    let own = read(POD, Access::Full, ReadScope::ParentNamespace, None);
+    let everywhere = read(POD, Access::Metadata, ReadScope::Cluster, None);
+    let mut harness = Harness::reading(&["web"], vec![own, everywhere]);
+    harness.list(POD, vec![pod("p", "web")]);
+    let reads: [fn(&mut Harness, &mut ReadRecord); 2] = [
+        |harness, record| assert_eq!(harness.get(record, "p"), Ok(true)),
+        |harness, record| {
+            let pods = harness.pods(record, Some("demo"), "app=web");
+            assert_eq!(pods.unwrap().len(), 1);
+        },
+    ];
+    for (node, read) in reads.into_iter().enumerate() {
+        let mut record = ReadRecord::default();
+        read(&mut harness, &mut record);
+        harness.commit(&record);
+        let mut scheduled = pod("p", "web");
+        scheduled["spec"] = json!({"nodeName": format!("node-{node}")});
+        harness.put(POD, scheduled);
+        assert_eq!(harness.due(), ["web related-changed"], "read {node}");
+    }
+}
+
+#[test]
 fn lists_are_sorted_and_repeatable() {
     let mut harness = Harness::with(&[]);
     harness.list(POD, vec![pod("b", "web"), pod("a", "web"), pod("c", "db")]);
