@@ -9,10 +9,10 @@ use prometheus_client::{
 
 use super::{Counters, Gauges, Histograms, Labels, Registrar};
 
-/// Histogram buckets for guest calls, in seconds: from well below a usual call to one with an unusually long deadline.
-const CALL_SECONDS: [f64; 13] = [
+/// Histogram buckets for guest calls, in seconds: from well below a usual call to the longest deadline.
+const CALL_SECONDS: [f64; 14] = [
     0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.05, 0.25, 1.0,
-    10.0,
+    10.0, 30.0,
 ];
 
 /// Metric families for plugins; clones share the values.

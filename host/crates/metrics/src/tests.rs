@@ -133,6 +133,7 @@ fn the_events_of_a_plugin_are_counted() {
         "innkeeper_plugin_passes_skipped_total{plugin=\"web\"} 1",
         "innkeeper_plugin_writes_total{plugin=\"web\",verb=\"update\"} 1",
         "innkeeper_plugin_call_cpu_seconds_bucket{le=\"0.0001\",plugin=\"web\"} 2",
+        "innkeeper_plugin_call_cpu_seconds_bucket{le=\"30.0\",plugin=\"web\"} 2",
         "innkeeper_plugin_event_to_write_seconds_bucket{le=\"0.0025\",plugin=\"web\"} 0",
         "innkeeper_plugin_event_to_write_seconds_bucket{le=\"0.005\",plugin=\"web\"} 1",
         "innkeeper_plugin_swaps_total{plugin=\"web\"} 1",
