@@ -31,5 +31,5 @@ pub struct WatchStatus {
     /// The last failure.
     pub last_error: Option<String>,
     /// Complete lists so far: more than one means that the watch restarted.
-    pub lists: u64,
+    pub lists: usize,
 }

@@ -70,7 +70,7 @@ pub struct WatchSample {
     /// Size of the cached texts, in bytes.
     pub bytes: usize,
     /// Complete lists so far.
-    pub lists: u64,
+    pub lists: usize,
     /// Time since the last event or bookmark; `None` before the first.
     pub stale: Option<Duration>,
 }
@@ -108,15 +108,29 @@ impl collector::Collector for Collector {
             unfinished,
             process,
         } = self.0.sample();
-        table(&mut encoder, &watches, WatchSample::labels, &WATCHES)?;
-        table(&mut encoder, &plugins, PluginSample::labels, &PLUGINS)?;
+        let gauge = ConstGauge::new;
+        table(&mut encoder, &watches, WatchSample::labels, &WATCHES, gauge)?;
+        table(
+            &mut encoder,
+            &watches,
+            WatchSample::labels,
+            &WATCH_LISTS,
+            ConstCounter::new,
+        )?;
+        table(
+            &mut encoder,
+            &plugins,
+            PluginSample::labels,
+            &PLUGINS,
+            gauge,
+        )?;
         let mut limits: Vec<LimitUse> = Vec::new();
         for plugin in &plugins {
             for (limit, used) in &plugin.limits {
                 limits.push((plugin.plugin.clone(), *limit, *used));
             }
         }
-        table(&mut encoder, &limits, limit_labels, &LIMITS)?;
+        table(&mut encoder, &limits, limit_labels, &LIMITS, gauge)?;
         let family = encoder.encode_descriptor(
             "innkeeper_plugins_left_out",
             "Plugin files that the host tried and does not serve",
@@ -124,7 +138,7 @@ impl collector::Collector for Collector {
             MetricType::Gauge,
         )?;
         ConstGauge::new(count(left_out)).encode(family)?;
-        table(&mut encoder, &unfinished, queue_labels, &UNFINISHED)?;
+        table(&mut encoder, &unfinished, queue_labels, &UNFINISHED, gauge)?;
         let Some(process) = process else {
             return Ok(());
         };
@@ -147,10 +161,10 @@ impl collector::Collector for Collector {
     }
 }
 
-/// A gauge: name, help, and the value in a sample, if it has one.
+/// A metric: name, help, and the value in a sample, if it has one.
 type Row<T> = (&'static str, &'static str, fn(&T) -> Option<f64>);
 
-const WATCHES: [Row<WatchSample>; 5] = [
+const WATCHES: [Row<WatchSample>; 4] = [
     (
         "innkeeper_watch_synced",
         "1 if the cache has all objects of the watch, otherwise 0",
@@ -169,12 +183,13 @@ const WATCHES: [Row<WatchSample>; 5] = [
         "Time since the last event or bookmark",
         |watch| Some(watch.stale?.as_secs_f64()),
     ),
-    (
-        "innkeeper_watch_lists",
-        "Complete lists; more than one means that the watch restarted",
-        |watch| Some(count(usize::try_from(watch.lists).unwrap_or(usize::MAX))),
-    ),
 ];
+
+const WATCH_LISTS: [Row<WatchSample>; 1] = [(
+    "innkeeper_watch_lists",
+    "Complete lists; more than one means that the watch restarted",
+    |watch| Some(count(watch.lists)),
+)];
 
 const PLUGINS: [Row<PluginSample>; 3] = [
     (
@@ -267,29 +282,32 @@ fn queue_labels((name, ..): &Unfinished) -> Labels<1> {
     [("name", name.clone())]
 }
 
-/// Encodes a table's gauges with the labels of each sample.
-fn table<T, const N: usize>(
+/// Encodes a table's metrics with the labels of each sample.
+fn table<T, M: EncodeMetric, const N: usize>(
     encoder: &mut DescriptorEncoder<'_>,
     samples: &[T],
     labels: fn(&T) -> Labels<N>,
     rows: &[Row<T>],
+    metric: fn(f64) -> M,
 ) -> fmt::Result {
     for (name, help, value) in rows {
-        let row = |sample| Some((labels(sample), value(sample)?));
+        let row = |sample| Some((labels(sample), metric(value(sample)?)));
         let mut values = samples.iter().filter_map(row).peekable();
         // An empty family would be an encoding error.
-        if values.peek().is_none() {
+        let Some((_, first)) = values.peek() else {
             continue;
-        }
-        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        };
+        let mut family = encoder.encode_descriptor(name, help, None, first.metric_type())?;
         for (labels, value) in values {
-            ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
+            value.encode(family.encode_family(&labels)?)?;
         }
     }
     Ok(())
 }
 
-/// Converts a count; larger counts become 2^32 - 1, which is more than any cache has.
+/// Converts a count; exact up to 2^53.
 fn count(number: usize) -> f64 {
-    f64::from(u32::try_from(number).unwrap_or(u32::MAX))
+    // In halves, because only 32 bits convert without loss.
+    let half = |bits: usize| f64::from(u32::try_from(bits & 0xffff_ffff).unwrap_or(u32::MAX));
+    half(number >> 32) * 4_294_967_296.0 + half(number)
 }

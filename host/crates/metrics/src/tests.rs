@@ -22,7 +22,8 @@ impl SampleSource for Fixed {
                 selector: "innkeeper.dev/plugin=web".to_owned(),
                 synced: true,
                 objects: 3,
-                bytes: 9000,
+                // More than 4 GiB, as the cache may hold.
+                bytes: 6_000_000_000,
                 lists: 1,
                 stale: Some(Duration::from_millis(1500)),
             }],
@@ -213,8 +214,8 @@ fn what_others_know_is_read_when_somebody_asks() {
     for (name, value) in [
         ("synced", "1"),
         ("objects", "3"),
-        ("bytes", "9000"),
-        ("lists", "1"),
+        ("bytes", "6000000000"),
+        ("lists_total", "1"),
         ("stale_seconds", "1.5"),
     ] {
         assert_line(&text, &format!("innkeeper_watch_{name}{watch} {value}"));

@@ -27,7 +27,7 @@ pub(super) struct NamespaceWatch {
     pub(super) last_event: Option<Instant>,
     pub(super) last_error: Option<String>,
     /// Complete lists so far.
-    pub(super) lists: u64,
+    pub(super) lists: usize,
 }
 
 /// Tells whether a watch's objects are usable.
