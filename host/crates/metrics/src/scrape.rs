@@ -25,8 +25,8 @@ pub struct Sample {
     pub plugins: Vec<PluginSample>,
     /// Plugin files that were loaded and do not serve.
     pub left_out: usize,
-    /// By controller name: how long the running passes have taken, in total and for the longest.
-    pub unfinished: Vec<(String, Duration, Duration)>,
+    /// The running passes of all controllers.
+    pub unfinished: Vec<Unfinished>,
     /// The process; none if the system has no data.
     pub process: Option<ProcessSample>,
 }
@@ -48,6 +48,7 @@ pub struct ProcessSample {
     pub start_seconds: f64,
 }
 
+/// A controller's name, and how long its running passes have taken, in total and for the longest.
 type Unfinished = (String, Duration, Duration);
 
 /// One watch's values.
