@@ -8,9 +8,12 @@
 use std::fmt;
 
 use jsonschema::{Draft, PatternOptions, ValidationError};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use crate::bounds::{self, COMPILED_BYTES_MAX, cut};
+use crate::{
+    bounds::{self, COMPILED_BYTES_MAX, cut},
+    schema::translate_exclusive_bounds,
+};
 
 /// The longest schema, as JSON in bytes: ten times the largest in this repository. Parsing it takes up to a
 /// hundred times as much memory.
@@ -370,17 +373,7 @@ fn translate(schema: &mut Value) {
     {
         values.push(Value::Null);
     }
-    // CustomResourceDefinitions have draft 4's flag beside the bound; later drafts have the bound itself.
-    for (flag, bound) in [
-        ("exclusiveMinimum", "minimum"),
-        ("exclusiveMaximum", "maximum"),
-    ] {
-        if members.remove(flag) == Some(json!(true))
-            && let Some(limit) = members.remove(bound)
-        {
-            members.insert(flag.to_owned(), limit);
-        }
-    }
+    translate_exclusive_bounds(members);
     for (name, value) in members.iter_mut() {
         match (name.as_str(), value) {
             ("properties", Value::Object(all)) => all.values_mut().for_each(translate),

@@ -24,6 +24,7 @@ use super::{bounds, find_version, kinds};
 pub use cause::{Rejection, RejectionCause};
 use node::{Node, SchemaValue};
 use rules::CompiledRules;
+pub(crate) use structure::translate_exclusive_bounds;
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 

@@ -1,5 +1,7 @@
 use std::thread;
 
+use serde_json::json;
+
 use super::*;
 
 /// A host thread's stack.

@@ -59,15 +59,7 @@ fn translate(schema: &mut Value) {
             _ => {}
         }
     }
-    for flag in ["exclusiveMinimum", "exclusiveMaximum"] {
-        // CustomResourceDefinitions have draft 4's flag beside the bound; later drafts have the bound itself.
-        let bound = flag.trim_start_matches("exclusive").to_lowercase();
-        if schema.remove(flag) == Some(Value::Bool(true))
-            && let Some(limit) = schema.remove(&bound)
-        {
-            schema.insert(flag.to_owned(), limit);
-        }
-    }
+    translate_exclusive_bounds(schema);
     let junctors: Map<String, Value> = ["allOf", "anyOf", "oneOf", "not"]
         .into_iter()
         .filter_map(|name| schema.remove_entry(name))
@@ -83,6 +75,20 @@ fn translate(schema: &mut Value) {
     });
     if let Some(Value::Object(more)) = more {
         schema.extend(more);
+    }
+}
+
+/// Replaces draft 4's flags beside the bounds, as CustomResourceDefinitions have them, by the bounds of later drafts.
+pub(crate) fn translate_exclusive_bounds(schema: &mut Map<String, Value>) {
+    for (flag, bound) in [
+        ("exclusiveMinimum", "minimum"),
+        ("exclusiveMaximum", "maximum"),
+    ] {
+        if schema.remove(flag) == Some(Value::Bool(true))
+            && let Some(limit) = schema.remove(bound)
+        {
+            schema.insert(flag.to_owned(), limit);
+        }
     }
 }
 
