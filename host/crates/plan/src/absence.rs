@@ -198,10 +198,11 @@ fn disown(fields: &mut Value, path: &[String]) {
     members.remove(&name);
 }
 
-fn pointer(path: &[String]) -> String {
+/// Returns the JSON pointer to a field.
+pub(super) fn pointer(path: &[impl AsRef<str>]) -> String {
     // RFC 6901: `~` comes first, or the `~` that stands for a slash would be escaped again.
     path.iter().fold(String::new(), |pointer, name| {
-        pointer + "/" + &name.replace('~', "~0").replace('/', "~1")
+        pointer + "/" + &name.as_ref().replace('~', "~0").replace('/', "~1")
     })
 }
 

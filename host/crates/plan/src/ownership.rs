@@ -4,7 +4,7 @@ use innkeeper_model::{ANNOTATION_RETAINED_FOR, LABEL_PLUGIN, Object, RemovalPoli
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Context, ForeignOwner};
+use super::{Context, ForeignOwner, absence::pointer};
 
 /// Decides if an existing object belongs to a parent; otherwise the host must not touch it. The name proves nothing.
 ///
@@ -112,7 +112,7 @@ pub(super) fn adoption(context: &Context<'_>, object: &Object, to: RemovalPolicy
     patch.extend(
         (!has_labels).then(|| json!({"op": "add", "path": "/metadata/labels", "value": {}})),
     );
-    let label = format!("/metadata/labels/{}", LABEL_PLUGIN.replace('/', "~1"));
+    let label = pointer(&["metadata", "labels", LABEL_PLUGIN]);
     patch.push(json!({"op": "add", "path": label, "value": context.plugin.as_str()}));
     Value::Array(patch)
 }
@@ -130,10 +130,7 @@ fn bound_to(object: &Object) -> [Value; 2] {
 }
 
 fn annotation_path() -> String {
-    format!(
-        "/metadata/annotations/{}",
-        ANNOTATION_RETAINED_FOR.replace('/', "~1")
-    )
+    pointer(&["metadata", "annotations", ANNOTATION_RETAINED_FOR])
 }
 
 fn add_annotation(object: &Object, value: &str) -> Vec<Value> {
