@@ -116,6 +116,12 @@ impl Plan {
     pub fn is_settled(&self) -> bool {
         self.operations.is_empty()
     }
+
+    /// Removes the prunes, which run only after everything else is as desired.
+    pub fn remove_prunes(&mut self) {
+        self.operations
+            .retain(|operation| !matches!(operation, Operation::Prune { .. }));
+    }
 }
 
 /// One desired child.

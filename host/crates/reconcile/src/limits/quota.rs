@@ -102,9 +102,7 @@ impl Quota<'_> {
         };
         let waiting: Vec<Operation> = plan.operations.extract_if(.., exceeds).collect();
         let exceeded = first?;
-        // Prunes run only after everything else is as desired.
-        plan.operations
-            .retain(|operation| !matches!(operation, Operation::Prune { .. }));
+        plan.remove_prunes();
         Throttled::by_limit((RECHECK, exceeded), &waiting, self.observed)
     }
 

@@ -30,9 +30,7 @@ pub(super) async fn set_aside(pass: &Pass<'_>, planned: &Planned<'_>, plan: &mut
         // Children without the finalizer on their parent would not be finalized.
         plan.operations.clear();
     } else if !contested.is_empty() {
-        // Prunes run only after everything else is as desired.
-        plan.operations
-            .retain(|operation| !matches!(operation, Operation::Prune { .. }));
+        plan.remove_prunes();
     }
     let ledger = &pass.context.ledger;
     for operation in &contested {
