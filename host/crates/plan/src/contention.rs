@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use innkeeper_model::{Condition, ConditionStatus, Object, ObjectId, Operation, reason};
 use serde_json::{Map, Value};
 
-use super::{contested_field, repeats::Subject, synced, time_to_live};
+use super::{StatusWrite, contested_field, repeats::Subject, synced, time_to_live};
 
 /// The contested writes for one parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,6 +102,13 @@ impl Undone {
                 cause: UndoneBy::Deleted,
             },
         }
+    }
+
+    /// Describes the difference between a status write and the live object; `own` are the host's field managers.
+    pub fn status_changed(write: &StatusWrite, live: &Object, own: &[&str]) -> Self {
+        let status = Value::Object(write.status.clone());
+        let body = Map::from_iter([("status".to_owned(), status)]);
+        Self::changed(&Subject::Status, &body, live, own)
     }
 
     /// Describes the difference between a write and the live object; `own` are the host's field managers.

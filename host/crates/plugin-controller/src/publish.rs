@@ -216,10 +216,7 @@ async fn explain(cx: &Context, object: &Object, write: &StatusWrite) -> Option<U
         .inspect_err(|error| {
             debug!(plugin = %object.name, error = %error_chain(error), "failed to read who overwrites the status of a Plugin");
         });
-    let status = Value::Object(write.status.clone());
-    let body = Map::from_iter([("status".to_owned(), status)]);
-    let undone = Undone::changed(&Field::Status, &body, &live.ok()??, &[MANAGER]);
-    Some(undone)
+    Some(Undone::status_changed(write, &live.ok()??, &[MANAGER]))
 }
 
 /// Records a status that was written.

@@ -135,9 +135,7 @@ pub(super) async fn explain_status(
         context.plugin.status_manager(),
         context.plugin.host_manager(),
     ];
-    let status = Value::Object(write.status.clone());
-    let body = Map::from_iter([("status".to_owned(), status)]);
-    let undone = Undone::changed(&subject, &body, &live, &own.each_ref().map(|name| &**name));
+    let undone = Undone::status_changed(write, &live, &own.each_ref().map(|name| &**name));
     ledger.lock().repeats(&id).explain(&subject, undone.clone());
     Some(undone)
 }
