@@ -1,7 +1,8 @@
 //! Sets aside the writes that other clients keep undoing, and reads the cause once from the API server.
 
 use innkeeper_apply::Written;
-use innkeeper_model::{Access, Gvk, Object, ObjectId, Operation, error_chain};
+use innkeeper_cluster as cluster;
+use innkeeper_model::{Access, Gvk, HashKey, Object, ObjectId, Operation, error_chain};
 use innkeeper_plan::{self as plan, Plan, RepeatableWrite, StatusWrite, Subject, Undone};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
@@ -103,8 +104,7 @@ pub(super) fn record_status(
         .or_else(|| {
             // Another client was faster.
             let hash_key = context.shared.hash_key.get()?;
-            let object = serde_json::from_str(&written.json).ok()?;
-            innkeeper_cluster::present(&object, &parent.kind, Access::Full, hash_key).ok()
+            object_from(written, &parent.kind, hash_key)
         });
     let mut ledger = context.ledger.lock();
     let repeats = ledger.repeats(&parent.id());
@@ -151,6 +151,12 @@ async fn read(context: &Context, kind: &Gvk, id: &ObjectId) -> Option<Option<Obj
             debug!(error = %error_chain(error), "failed to read who undoes a write");
         })
         .ok()
+}
+
+/// Returns a written object as the cache would show it.
+pub(super) fn object_from(written: &Written, kind: &Gvk, hash_key: &HashKey) -> Option<Object> {
+    let object = serde_json::from_str(&written.json).ok()?;
+    cluster::present(&object, kind, Access::Full, hash_key).ok()
 }
 
 fn metadata(metadata: Value) -> Map<String, Value> {

@@ -3,11 +3,11 @@
 use std::ops::ControlFlow;
 
 use innkeeper_apply::Execution;
-use innkeeper_cluster as cluster;
-use innkeeper_model::{Access, HashKey, Object, ObjectId, Operation};
+use innkeeper_model::{HashKey, Object, ObjectId, Operation};
 
 use super::{
     apply::{Applied, read_live},
+    contested::object_from,
     context::Pass,
     plan::{Planned, operations},
 };
@@ -58,10 +58,7 @@ fn add_written(children: &mut Vec<Object>, execution: &Execution, hash_key: &Has
         let (Some(kind), Ok(Some(written))) = (operation.kind(), result) else {
             continue;
         };
-        let object = serde_json::from_str(&written.json)
-            .ok()
-            .and_then(|object| cluster::present(&object, kind, Access::Full, hash_key).ok());
-        if let Some(object) = object {
+        if let Some(object) = object_from(written, kind, hash_key) {
             replace(children, object);
         }
     }
