@@ -1,7 +1,7 @@
 //! A component's bytes: the check before compilation, the imports, the embedded description.
 
 use innkeeper_model::{Manifest, Requests, error_chain};
-use innkeeper_policy::{Grants, is_secret};
+use innkeeper_policy::Grants;
 use innkeeper_sandbox::{
     artifact,
     description::{self, Embedded},
@@ -60,7 +60,7 @@ pub(super) fn check(bytes: &[u8]) -> [bool; 2] {
     );
     // Only parents that are Secrets are never granted.
     let mut parents = manifest.parents.iter();
-    let is_grantable = !parents.any(|parent| is_secret(&parent.kind.group_kind()));
+    let is_grantable = !parents.any(|parent| parent.kind.group_kind().is_secret());
     let assessment = Grants::requested(&manifest).assess(&manifest);
     assert_eq!(
         assessment.serves(),

@@ -3,7 +3,6 @@
 use innkeeper_authoring::diff;
 use innkeeper_model::{ANNOTATION_APPLIED, Access, Object, Operation, yaml};
 use innkeeper_plan::{self as plan, StatusWrite, absence};
-use innkeeper_policy::is_secret;
 use innkeeper_reconcile::Draft;
 use serde_json::{Map, Value, json};
 
@@ -33,13 +32,13 @@ fn fields(operation: &Operation, observed: Option<&Object>, manager: &str) -> Ve
         (Operation::Create { body, id, .. }, _) => {
             // A create omits fields that are stated as absent.
             let body = absence::without_absences(body, &Value::Null, &[]);
-            let printable = printable(Value::Object(body), is_secret(&id.kind));
+            let printable = printable(Value::Object(body), id.kind.is_secret());
             let text = yaml::write(&[printable]).unwrap_or_default();
             indented(text.lines().map(str::to_owned).collect())
         }
         (Operation::Update { body, id, .. }, Some(observed)) => {
             // Other forms have no values to compare with.
-            let hides = is_secret(&id.kind) || observed.form != Access::Full;
+            let hides = id.kind.is_secret() || observed.form != Access::Full;
             let before = printable(plan::owned_part(body, observed, manager), hides);
             let after = printable(Value::Object((**body).clone()), hides);
             let mut lines = diff::of(&before, &after);

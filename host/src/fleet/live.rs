@@ -14,7 +14,7 @@ use innkeeper_plugin_controller::{
     FleetPlan, ParentPlan, plugin_kind,
     resource::{Declared, Plugin as PluginObject},
 };
-use innkeeper_policy::{Grants, is_secret};
+use innkeeper_policy::Grants;
 use innkeeper_reconcile::{Candidate, Differences, Reconciler, Revision, Shared, until_read};
 use innkeeper_sandbox::Described;
 use innkeeper_server::run::{self, ReadOnlyHost};
@@ -131,11 +131,11 @@ fn check_no_secret_values(serving: &Revision) -> Result<(), Failure> {
     let reads = grants
         .reads_for(manifest)
         .iter()
-        .any(|read| is_secret(&read.kind.group_kind()) && read.access == Access::Full);
+        .any(|read| read.kind.group_kind().is_secret() && read.access == Access::Full);
     let sees = manifest.children.iter().any(|child| {
         let kind = child.kind.group_kind();
         let mut parents = manifest.parents.iter();
-        is_secret(&kind)
+        kind.is_secret()
             && parents.any(|parent| grants.child_access(&kind, parent.scope) == Access::Full)
     });
     if reads || sees {

@@ -378,6 +378,7 @@ fn write_hashes(
     shape: &Shape,
 ) -> Result<(), Malformed> {
     let key = shape.hash_key.as_ref().ok_or(Malformed::NoHashKey)?;
+    let is_secret = shape.kind.group_kind().is_secret();
     if let Some(kind) = fields.get("type") {
         out.raw("type", kind);
     }
@@ -392,7 +393,7 @@ fn write_hashes(
             let value = value.map(|Text(value)| value).unwrap_or_default();
             out.name(data_key);
             // A dump has hashes already. No API server returns such a value in a Secret, because it is not base64.
-            if field == "data" && is_secret(&shape.kind) && value.starts_with(VALUE_HASH) {
+            if field == "data" && is_secret && value.starts_with(VALUE_HASH) {
                 out.string(&value);
             } else {
                 out.string(&value_hash(key, place, data_key, &value));
@@ -413,10 +414,6 @@ pub(super) fn value_hash(
     // Without the UID, a user who once knew a value could confirm a guess about a later object with the same name.
     let hash = key.hash("value", &[namespace, name, uid, data_key, value]);
     format!("{VALUE_HASH}{hash}")
-}
-
-fn is_secret(kind: &Gvk) -> bool {
-    kind.group.is_empty() && &*kind.kind == "Secret"
 }
 
 fn controller(metadata: &Fields<'_>) -> Result<Option<Uid>, Malformed> {

@@ -24,6 +24,11 @@ impl GroupKind {
             kind: kind.into(),
         }
     }
+
+    /// Returns true for Secret, which is never a parent and which guests see as hashes by default.
+    pub fn is_secret(&self) -> bool {
+        self.group.is_empty() && &*self.kind == "Secret"
+    }
 }
 
 /// `Deployment.apps`, or `Secret` alone for the core group: the form that kubectl uses.

@@ -6,7 +6,7 @@ use innkeeper_model::{Access, GroupKind, ReadKind, Requests};
 
 use super::{
     Grants,
-    privilege::{is_privileged, is_privileged_to_read, is_secret},
+    privilege::{is_privileged, is_privileged_to_read},
 };
 
 /// The requests that the grants do not cover.
@@ -105,7 +105,7 @@ impl fmt::Display for Shortfall {
         };
         let note = |kind| marked(is_privileged(kind));
         match self {
-            Self::Parent(kind) if is_secret(kind) => {
+            Self::Parent(kind) if kind.is_secret() => {
                 write!(f, "parents of {kind} (never granted)")
             }
             Self::Parent(kind) => write!(f, "parents of {kind}{}", note(kind)),

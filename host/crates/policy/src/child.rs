@@ -9,9 +9,7 @@ use innkeeper_model::{
 use serde_json::{Map, Value};
 
 use super::{
-    Grants, Rejection, Rules, depth, interference,
-    pod_security::pod_violations,
-    privilege::{is_secret, reach},
+    Grants, Rejection, Rules, depth, interference, pod_security::pod_violations, privilege::reach,
 };
 
 /// The most values that the host generates for one Secret, and the most characters for each: more than any known Secret
@@ -352,7 +350,7 @@ fn check_generate(child: &Child) -> Result<(), Rejection> {
     if child.generate.is_empty() {
         return Ok(());
     }
-    if !is_secret(&child.kind.group_kind()) {
+    if !child.kind.group_kind().is_secret() {
         return Err(Rejection::output(format!(
             "`generate` is for Secrets only, this is a {}",
             child.kind

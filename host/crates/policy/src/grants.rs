@@ -9,7 +9,7 @@ use innkeeper_model::{
 
 use super::{
     PodSecurity,
-    privilege::{is_built_in, is_privileged, is_privileged_to_read, is_secret, needs_no_grant},
+    privilege::{is_built_in, is_privileged, is_privileged_to_read, needs_no_grant},
 };
 
 /// The largest depth that a grant may have: each object in a generation may have as many children as one parent, by
@@ -124,7 +124,7 @@ impl Grants {
             .parents
             .iter()
             .map(|parent| parent.kind.group_kind())
-            .filter(|kind| !is_secret(kind))
+            .filter(|kind| !kind.is_secret())
             .map(|kind| {
                 let grant = ParentGrant {
                     built_in: is_built_in(&kind),
@@ -189,7 +189,7 @@ impl Grants {
             child.depth = child.depth.min(1);
         }
         for read in &mut grants.reads {
-            if is_secret(&read.kind) {
+            if read.kind.is_secret() {
                 read.access = read.access.max(Access::Hash);
             }
         }
@@ -220,7 +220,7 @@ impl Grants {
     /// Returns true if a parent of this kind is allowed; a Secret never is.
     pub fn allows_parent(&self, kind: &GroupKind) -> bool {
         self.parents.get(kind).is_some_and(|grant| {
-            !is_secret(kind)
+            !kind.is_secret()
                 && suffices(kind, grant.privileged)
                 && (grant.built_in || !is_built_in(kind))
         })
@@ -296,7 +296,7 @@ impl Grants {
                 && read.label_selector.selects_all()
                 && is_covered(&read.scope)
         };
-        if is_secret(kind) && !self.reads_of(kind).any(is_full) {
+        if kind.is_secret() && !self.reads_of(kind).any(is_full) {
             Access::Hash
         } else {
             Access::Full

@@ -32,7 +32,7 @@ pub use grants::{
 pub use pod_security::{PodSecurity, makes_pods, pod_violations};
 pub use privilege::{
     BUILT_IN_GROUPS, INTERFERING_KINDS, PRIVILEGED_CORE_KINDS, PRIVILEGED_GROUPS, SETTING_GROUPS,
-    SETTING_KINDS, is_built_in, is_privileged, is_privileged_to_read, is_secret,
+    SETTING_KINDS, is_built_in, is_privileged, is_privileged_to_read,
 };
 pub use rejection::Rejection;
 pub use rules::Rules;

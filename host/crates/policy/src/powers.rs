@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use innkeeper_model::{Access, GroupKind, Manifest, ReadScope, Scope, kind_of_crd};
 
 use super::{
-    Grants, PodSecurity, is_built_in, is_privileged, is_secret, makes_pods,
-    privilege::is_interfering,
+    Grants, PodSecurity, is_built_in, is_privileged, makes_pods, privilege::is_interfering,
 };
 
 /// Kinds that redirect or block network traffic.
@@ -208,7 +207,7 @@ impl Grants {
     fn reads(&self, manifest: &Manifest, powers: &mut Vec<String>) {
         for read in self.reads_for(manifest) {
             let kind = read.kind.group_kind();
-            let part = match (read.access, is_secret(&kind)) {
+            let part = match (read.access, kind.is_secret()) {
                 (Access::Full, true) => "the values of all objects of",
                 (Access::Full, false) => "all objects of",
                 (Access::Metadata, _) => "the metadata of all objects of",

@@ -126,11 +126,6 @@ pub fn is_built_in(kind: &GroupKind) -> bool {
     !kind.group.contains('.') || BUILT_IN_GROUPS.contains(&&*kind.group)
 }
 
-/// Returns true for Secret, which is never a parent and which guests see as hashes by default.
-pub fn is_secret(kind: &GroupKind) -> bool {
-    kind.group.is_empty() && &*kind.kind == "Secret"
-}
-
 /// Returns true if a plugin without grants may create such children.
 pub(super) fn needs_no_grant(kind: &GroupKind) -> bool {
     HARMLESS_KINDS.contains(&(&*kind.group, &*kind.kind))

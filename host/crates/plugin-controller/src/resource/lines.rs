@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use innkeeper_model::{ReadKind, ReadScope, yaml};
 use innkeeper_policy::{
-    Assessment, ReadGrant, Shortfall, is_built_in, is_privileged, is_privileged_to_read, is_secret,
+    Assessment, ReadGrant, Shortfall, is_built_in, is_privileged, is_privileged_to_read,
 };
 use serde_json::{Value, json};
 
@@ -75,7 +75,7 @@ fn part(opening: &str, shortfalls: &[Shortfall]) -> Option<String> {
 /// Returns the grant for a shortfall and its list in `spec.grants`; none if it is never granted.
 fn entry(shortfall: &Shortfall) -> Option<(&'static str, Value)> {
     let (list, kind) = match shortfall {
-        Shortfall::Parent(kind) if is_secret(kind) => return None,
+        Shortfall::Parent(kind) if kind.is_secret() => return None,
         Shortfall::Crd(kind) if is_built_in(kind) => return None,
         Shortfall::Depth(_) => return None,
         Shortfall::Parent(kind) => ("parents", kind),
