@@ -188,11 +188,8 @@ impl Grants {
         let accounts = if self.service_accounts.is_empty() {
             "the namespace's service account default".to_owned()
         } else {
-            let names: Vec<&str> = self.service_accounts.iter().map(String::as_str).collect();
-            format!(
-                "the namespace's service accounts default, {}",
-                names.join(", ")
-            )
+            let names = join(&self.service_accounts);
+            format!("the namespace's service accounts default, {names}")
         };
         let level = self.pod_security.as_str();
         powers.push(format!(
@@ -217,10 +214,7 @@ impl Grants {
             let place = match &read.scope {
                 ReadScope::Cluster => "in the whole cluster".to_owned(),
                 ReadScope::ParentNamespace => "in its parents' namespaces".to_owned(),
-                ReadScope::Namespaces(names) => {
-                    let names: Vec<&str> = names.iter().map(|name| &**name).collect();
-                    format!("in the namespaces {}", names.join(", "))
-                }
+                ReadScope::Namespaces(names) => format!("in the namespaces {}", join(names)),
             };
             let labels = match &read.label_selector {
                 selector if selector.selects_all() => String::new(),
@@ -239,17 +233,19 @@ impl Grants {
             );
         }
         if !self.system_namespaces.is_empty() {
-            let names: Vec<&str> = self.system_namespaces.iter().map(String::as_str).collect();
-            powers.push(format!(
-                "works in the system namespaces {}",
-                names.join(", ")
-            ));
+            let names = join(&self.system_namespaces);
+            powers.push(format!("works in the system namespaces {names}"));
         }
     }
 }
 
 fn is_among(kind: &GroupKind, kinds: &[(&str, &str)]) -> bool {
     kinds.contains(&(&*kind.group, &*kind.kind))
+}
+
+fn join(names: &BTreeSet<impl AsRef<str>>) -> String {
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    names.join(", ")
 }
 
 /// Returns the included kinds with commas between them; none if there are none.
