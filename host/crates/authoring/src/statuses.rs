@@ -9,7 +9,7 @@ use innkeeper_cluster as cluster;
 use innkeeper_crd::{RejectionCause, Schema, name_of};
 use innkeeper_model::{
     Access, Condition, ConditionStatus, GroupKind, HashKey, Manifest, Object, PluginName, Report,
-    kind_of_crd, reason,
+    reason,
 };
 use innkeeper_plan::{self as plan, ParentProgress, StatusWrite};
 use serde_json::{Map, Value, json};
@@ -35,10 +35,7 @@ impl ParentDefinitions {
     pub(crate) fn new(manifest: &Manifest) -> Self {
         let definitions = manifest.parents.iter().filter_map(|parent| {
             let kind = parent.kind.group_kind();
-            let crd = manifest
-                .crds
-                .iter()
-                .find(|crd| kind_of_crd(crd).as_ref() == Some(&kind))?;
+            let crd = manifest.crd_for(&kind)?;
             let version = &parent.kind.version;
             let name = name_of(crd)?;
             let object = Map::from_iter([

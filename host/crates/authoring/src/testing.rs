@@ -18,7 +18,7 @@ use std::{
 
 use innkeeper_command::{Exit, Failure, OrFail as _, Streams};
 use innkeeper_crd::{Schema, schema_of};
-use innkeeper_model::{Limits, Manifest, ParentKind, kind_of_crd, yaml};
+use innkeeper_model::{Limits, Manifest, ParentKind, yaml};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -162,9 +162,7 @@ struct Generator<'a> {
 impl<'a> Generator<'a> {
     /// Returns none if the plugin does not contain the kind's definition.
     fn new(manifest: &'a Manifest, kind: &'a ParentKind) -> Result<Option<Self>, Failure> {
-        let group_kind = kind.kind.group_kind();
-        let mut crds = manifest.crds.iter();
-        let Some(crd) = crds.find(|crd| kind_of_crd(crd).as_ref() == Some(&group_kind)) else {
+        let Some(crd) = manifest.crd_for(&kind.kind.group_kind()) else {
             return Ok(None);
         };
         let Some(schema) = schema_of(crd, &kind.kind.version) else {

@@ -55,6 +55,13 @@ impl Manifest {
             .iter()
             .any(|parent| parent.kind.group_kind() == *kind)
     }
+
+    /// Returns the CustomResourceDefinition that the plugin has for a kind.
+    pub fn crd_for(&self, kind: &GroupKind) -> Option<&Map<String, Value>> {
+        self.crds
+            .iter()
+            .find(|crd| kind_of_crd(crd).as_ref() == Some(kind))
+    }
 }
 
 /// What a description requests and grants answer.

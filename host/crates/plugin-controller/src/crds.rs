@@ -213,12 +213,7 @@ async fn install(
 
 /// Returns true if the host installs this kind's definition for the plugin, provided that it may read definitions.
 pub(super) fn installs(terms: &Terms, manifest: &Manifest, kind: &GroupKind) -> bool {
-    terms.crds == Crds::Install
-        && terms.grants.allows_crd(kind)
-        && manifest
-            .crds
-            .iter()
-            .any(|crd| kind_of_crd(crd).as_ref() == Some(kind))
+    terms.crds == Crds::Install && terms.grants.allows_crd(kind) && manifest.crd_for(kind).is_some()
 }
 
 /// Checks that a namespaced host can see all children.

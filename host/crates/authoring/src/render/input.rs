@@ -13,7 +13,7 @@ use innkeeper_command::{
     file::{INPUT_BYTES_MAX, read_within},
 };
 use innkeeper_crd::{Kinds, Schema};
-use innkeeper_model::{GroupKind, HashKey, Manifest, Scope, kind_of_crd, yaml};
+use innkeeper_model::{HashKey, Manifest, Scope, yaml};
 use innkeeper_plugin_controller::resource::grants_of_file;
 use innkeeper_policy::Grants;
 use serde_json::{Map, Value};
@@ -169,18 +169,14 @@ fn name_and_place(document: &mut Document, kinds: &Kinds, namespace: &str, seed:
 
 /// The plugin's CustomResourceDefinition schemas, compiled on first use.
 struct Schemas<'a> {
-    crds: BTreeMap<GroupKind, &'a Map<String, Value>>,
+    manifest: &'a Manifest,
     compiled: BTreeMap<String, Schema>,
 }
 
 impl<'a> Schemas<'a> {
     fn new(manifest: &'a Manifest) -> Self {
         Self {
-            crds: manifest
-                .crds
-                .iter()
-                .filter_map(|crd| Some((kind_of_crd(crd)?, crd)))
-                .collect(),
+            manifest,
             compiled: BTreeMap::new(),
         }
     }
@@ -191,7 +187,7 @@ impl<'a> Schemas<'a> {
         mut document: Document,
         streams: &mut Streams<'_>,
     ) -> Result<Document, Failure> {
-        let Some(crd) = self.crds.get(&document.group_kind()) else {
+        let Some(crd) = self.manifest.crd_for(&document.group_kind()) else {
             return Ok(document);
         };
         let key = document.kind.to_string();
