@@ -85,11 +85,7 @@ fn inputs(
         .as_deref()
         .map(|path| render::one_object(Some(path), streams))
         .transpose()?;
-    let grants = args
-        .grants
-        .as_deref()
-        .map(|path| render::grants_in(path, streams))
-        .transpose()?;
+    let grants = render::grants_in(args.grants.as_deref(), streams)?;
     let threads = thread::available_parallelism()
         .or_fail(Exit::Failure, "failed to read the number of processors")?;
     let workers = NonZeroU32::try_from(threads).unwrap_or(NonZeroU32::MIN);

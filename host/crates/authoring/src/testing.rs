@@ -56,11 +56,7 @@ pub fn run(args: &TestArgs, streams: &mut Streams<'_>) -> Result<Exit, Failure> 
         None => Vec::new(),
     };
     let config = render::one_object(args.config.as_deref(), streams)?;
-    let grants = args
-        .grants
-        .as_deref()
-        .map(|path| render::grants_in(path, streams))
-        .transpose()?;
+    let grants = render::grants_in(args.grants.as_deref(), streams)?;
     let from = Inspected::File(file);
     let load = LoadArgs {
         cache: args.cache.clone(),

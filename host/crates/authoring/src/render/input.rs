@@ -61,11 +61,7 @@ impl Files {
     /// Reads the files.
     pub(crate) fn read(paths: &Paths, streams: &mut Streams<'_>) -> Result<Self, Failure> {
         let config = one_object(paths.config.as_deref(), streams)?;
-        let grants = paths
-            .grants
-            .as_deref()
-            .map(|path| grants_in(path, streams))
-            .transpose()?;
+        let grants = grants_in(paths.grants.as_deref(), streams)?;
         let hash_key = paths
             .hash_key
             .as_deref()
@@ -213,13 +209,19 @@ impl<'a> Schemas<'a> {
     }
 }
 
-/// Reads a grants file.
-pub fn grants_in(path: &Path, streams: &mut Streams<'_>) -> Result<Grants, Failure> {
+/// Reads a grants file, if there is one.
+pub fn grants_in(
+    path: Option<&Path>,
+    streams: &mut Streams<'_>,
+) -> Result<Option<Grants>, Failure> {
+    let Some(path) = path else {
+        return Ok(None);
+    };
     let object = one_object(Some(path), streams)?;
-    grants_of_file(&object).or_fail(
-        Exit::Usage,
-        format!("failed to parse the grants in {}", named(path)),
-    )
+    let message = format!("failed to parse the grants in {}", named(path));
+    grants_of_file(&object)
+        .map(Some)
+        .or_fail(Exit::Usage, message)
 }
 
 /// Reads a file's single object; an empty file and no file count as an empty object.
