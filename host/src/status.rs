@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use innkeeper_cluster::{ParentConditions, Viewer};
+use innkeeper_cluster::{self as cluster, ParentConditions, Viewer};
 use innkeeper_command::{Exit, Failure, OrFail as _, Output, ResultFormat, Streams, runtime};
 use innkeeper_lease::{LABEL_LEASE, Lease, LeaseRecord};
 use innkeeper_model::{
@@ -382,11 +382,8 @@ async fn lease_problems(viewer: &Viewer) -> Vec<String> {
 }
 
 /// Returns the leases of all hosts by `namespace/name`.
-async fn leases(viewer: &Viewer) -> Result<BTreeMap<String, Lease>, Failure> {
-    let kind = GroupKind::new("coordination.k8s.io", "Lease");
-    let (key, value) = LABEL_LEASE;
-    let labelled = Expression::Equal(key.to_owned(), value.to_owned()).into();
-    let leases = list(viewer, &kind, &labelled).await?;
+async fn leases(viewer: &Viewer) -> Result<BTreeMap<String, Lease>, cluster::Error> {
+    let leases = viewer.leases().await?;
     let by_name = leases.iter().map(|lease| {
         let namespace = lease.namespace.as_deref().unwrap_or_default();
         (format!("{namespace}/{}", lease.name), Lease::from(lease))

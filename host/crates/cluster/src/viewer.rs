@@ -2,7 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use innkeeper_model::{Access, GroupKind, Object, Resource, Selector};
+use innkeeper_lease::LABEL_LEASE;
+use innkeeper_model::{Access, Expression, GroupKind, Object, Resource, Selector};
 
 use super::{
     discovery::{DiscoveryReader, ServedKinds},
@@ -38,6 +39,16 @@ impl Viewer {
     /// Returns a kind in the version that the API server prefers; none if it is not served.
     pub fn served(&self, kind: &GroupKind) -> Option<&Resource> {
         self.kinds.preferred(kind)
+    }
+
+    /// Lists all hosts' Leases.
+    pub async fn leases(&self) -> Result<Vec<Object>, Error> {
+        let Some(served) = self.served(&GroupKind::new("coordination.k8s.io", "Lease")) else {
+            return Ok(Vec::new());
+        };
+        let (key, value) = LABEL_LEASE;
+        let labelled = Expression::Equal(key.to_owned(), value.to_owned());
+        self.list(served, &labelled.into()).await
     }
 
     /// Lists a kind's objects that match a label selector, in the API server's order.

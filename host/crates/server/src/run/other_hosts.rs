@@ -7,8 +7,8 @@ use std::{
 
 use innkeeper_cluster::{self as cluster, LeaseReader, Viewer};
 use innkeeper_command::{Exit, Failure};
-use innkeeper_lease::{LABEL_LEASE, Lease};
-use innkeeper_model::{Expression, GroupKind, HostScope, ResourceVersion, error_chain};
+use innkeeper_lease::Lease;
+use innkeeper_model::{HostScope, ResourceVersion, error_chain};
 use tokio::time::sleep;
 use tracing::{info, warn};
 
@@ -83,13 +83,7 @@ async fn leases_with_holders(
     client: kube::Client,
     args: &RunArgs,
 ) -> Result<BTreeMap<String, Lease>, cluster::Error> {
-    let kind = GroupKind::new("coordination.k8s.io", "Lease");
-    let Some(served) = viewer.served(&kind) else {
-        return Ok(BTreeMap::new());
-    };
-    let (key, value) = LABEL_LEASE;
-    let labelled = Expression::Equal(key.to_owned(), value.to_owned()).into();
-    let leases = match viewer.list(served, &labelled).await {
+    let leases = match viewer.leases().await {
         Err(error) if error.is_forbidden() => return default_lease(client, args).await,
         leases => leases?,
     };
