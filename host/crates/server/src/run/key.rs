@@ -21,7 +21,7 @@ use super::{
 const DATA_KEY: &str = "key";
 
 /// The key's length in bytes: that of the hash.
-pub(super) const LENGTH: usize = 32;
+const LENGTH: usize = 32;
 
 /// Why there is no hash key.
 #[derive(Debug, thiserror::Error)]
@@ -91,18 +91,24 @@ async fn obtain(
         return Ok(None);
     }
     ensure_namespace(cluster, writer, namespace).await?;
-    let mut key = vec![0; LENGTH];
-    fill_random(&mut key);
-    let data = BTreeMap::from([(DATA_KEY.to_owned(), key.clone())]);
+    let key = random();
+    let data = BTreeMap::from([(DATA_KEY.to_owned(), key.as_bytes().to_owned())]);
     match writer.secret(namespace, HASH_KEY_SECRET, &data).await {
         Ok(_) => {
             info!("created the hash key, Secret {namespace}/{HASH_KEY_SECRET}");
-            Ok(Some(HashKey::new(key)))
+            Ok(Some(key))
         }
         // Another host created it after the read.
         Err(error) if error.kind == apply::ErrorKind::Exists => read(cluster, namespace).await,
         Err(error) => Err(Box::new(error).into()),
     }
+}
+
+/// Returns a new key.
+pub(super) fn random() -> HashKey {
+    let mut key = [0; LENGTH];
+    fill_random(&mut key);
+    HashKey::new(key)
 }
 
 /// Creates a missing namespace. A host in the cluster runs in it, and needs no permission to create it.

@@ -16,7 +16,7 @@ use tracing::warn;
 use super::{
     SANDBOX,
     clients::Clients,
-    fill_random, key, shared,
+    key, shared,
     tasks::{TASK_ENDED, Tasks, joined, wait_for_namespaces},
 };
 use crate::{
@@ -113,9 +113,7 @@ async fn hash_key(cluster: &Cluster, inventory: &Inventory) -> Result<HashKey, F
             warn!(
                 "no host in the namespace {namespace} has created children: if yours runs in another namespace, give --host-namespace"
             );
-            let mut key = vec![0; key::LENGTH];
-            fill_random(&mut key);
-            Ok(HashKey::new(key))
+            Ok(key::random())
         }
         None => {
             let message = format!(
