@@ -25,6 +25,7 @@ use rustix::{
     io::{Errno, retry_on_intr},
     process::{Pid, PidfdFlags, Resource, Signal, getrlimit, pidfd_open},
 };
+use tempfile::NamedTempFile;
 use tracing::{debug, info};
 
 use super::{
@@ -120,7 +121,7 @@ impl Compiler {
         };
         let mut times = 0;
         loop {
-            let end = {
+            let (end, code) = {
                 let permit = self.processes.acquire(1);
                 // One thread for each processor without another compiling process.
                 let threads = permit.left().saturating_add(1);
@@ -128,7 +129,7 @@ impl Compiler {
             };
             times += 1;
             match end {
-                CompilerEnd::Compiled { code, confinement } => {
+                ProcessEnd::Success { confinement } => {
                     let mapped = cache
                         .adopt(engine, digest, code)
                         .map_err(|source| cache.not_kept(source))?;
@@ -137,19 +138,27 @@ impl Compiler {
                     return mapped
                         .map_err(|error| refused(CompileVerdict::Refused(message(&error))));
                 }
-                CompilerEnd::Found(verdict) => return Err(refused(verdict)),
-                CompilerEnd::Killed(cause) if times > bounds.retries_max => {
+                ProcessEnd::Unwritten(last_line) => {
+                    return Err(cache.not_kept(io::Error::other(last_line)));
+                }
+                ProcessEnd::Found(verdict) => return Err(refused(verdict)),
+                ProcessEnd::Killed(cause) if times > bounds.retries_max => {
                     return Err(Error::CompilerKilled { times, cause });
                 }
-                CompilerEnd::Killed(cause) => {
+                ProcessEnd::Killed(cause) => {
                     info!(%digest, cause, "a compiler was killed and is started again");
                 }
             }
         }
     }
 
-    /// Runs one process until it ends.
-    fn run(&self, engine: &Engine, bytes: &[u8], threads: usize) -> Result<CompilerEnd, Error> {
+    /// Runs one process until it ends, and returns the end with the file for the code.
+    fn run(
+        &self,
+        engine: &Engine,
+        bytes: &[u8],
+        threads: usize,
+    ) -> Result<(ProcessEnd, NamedTempFile), Error> {
         let failed = Error::RunCompiler;
         let code = self
             .cache
@@ -159,15 +168,8 @@ impl Compiler {
         let mut arguments = vec![format!("--threads={threads}")];
         arguments.extend(fuel.then(|| "--fuel".to_owned()));
         let output = code.reopen().map_err(failed)?;
-        let outcome = run_confined(&self.program, &self.bounds, arguments, bytes, output);
-        Ok(match outcome.map_err(failed)? {
-            ProcessEnd::Success { confinement } => CompilerEnd::Compiled { code, confinement },
-            ProcessEnd::Unwritten(last_line) => {
-                return Err(self.cache.not_kept(io::Error::other(last_line)));
-            }
-            ProcessEnd::Found(verdict) => CompilerEnd::Found(verdict),
-            ProcessEnd::Killed(cause) => CompilerEnd::Killed(cause),
-        })
+        let end = run_confined(&self.program, &self.bounds, arguments, bytes, output);
+        Ok((end.map_err(failed)?, code))
     }
 }
 
@@ -297,19 +299,6 @@ fn command(program: &Program, bounds: &CompileBounds, arguments: Vec<String>) ->
         // Terminal signals are for the host only.
         .process_group(0);
     command
-}
-
-/// A compiling process's end.
-enum CompilerEnd {
-    /// It wrote code to a file, and the restrictions that the kernel enforced on it.
-    Compiled {
-        code: tempfile::NamedTempFile,
-        confinement: Option<String>,
-    },
-    /// It wrote no code, and would not another time.
-    Found(CompileVerdict),
-    /// It was killed, with the cause.
-    Killed(String),
 }
 
 /// Runs a process until it ends; returns none if that took too long.
