@@ -62,11 +62,10 @@ impl ConfigChecker {
 
     /// Creates a checker with other bounds.
     pub(crate) fn with_bounds(program: Program, bounds: CompileBounds) -> Self {
-        let processes_max = usize::try_from(bounds.processes_max.get()).unwrap_or(usize::MAX);
         Self {
             program,
+            processes: bounds.permits(),
             bounds,
-            processes: Semaphore::new(processes_max),
             valid: Mutex::default(),
         }
     }

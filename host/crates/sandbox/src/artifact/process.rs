@@ -85,12 +85,11 @@ pub struct Compiler {
 impl Compiler {
     /// Creates a compiler that stores results in a cache.
     pub fn new(cache: Cache, program: Program, bounds: CompileBounds) -> Self {
-        let processes_max = usize::try_from(bounds.processes_max.get()).unwrap_or(usize::MAX);
         Self {
             cache,
             program,
+            processes: bounds.permits(),
             bounds,
-            processes: Semaphore::new(processes_max),
         }
     }
 

@@ -5,6 +5,8 @@ use std::{num::NonZeroU32, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
+use crate::semaphore::Semaphore;
+
 /// A compiler's largest address space, in bytes: enough for an ordinary component with about 6 MB.
 const MEMORY_BYTES_MAX: u64 = 2 << 30;
 
@@ -49,6 +51,11 @@ impl CompileBounds {
             wall_max: Duration::from_mins(2),
             retries_max: 3,
         }
+    }
+
+    /// Returns one permit for each process.
+    pub(super) fn permits(&self) -> Semaphore {
+        Semaphore::new(usize::try_from(self.processes_max.get()).unwrap_or(usize::MAX))
     }
 }
 
