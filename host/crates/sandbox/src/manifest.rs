@@ -126,9 +126,6 @@ pub(super) fn check_counts<P, C, H, R>(
             return Err(Error::TooMany { part, count, max });
         }
     }
-    if parents.is_empty() {
-        return Err(Error::NoParent);
-    }
     Ok(())
 }
 
