@@ -18,12 +18,11 @@ use crate::{
     act::Start,
     claims::{Age, Claims},
     definition::DefinitionCheck,
-    finalizers::parents_of,
     load::Loader,
+    parent_watches::{ParentWatches, parents_of},
     resource::{self, Declared},
     rollout::{CandidatePlans, Moment},
     stage::{Stage, StageFailure},
-    unserved::ParentUpdates,
 };
 
 /// The manager's dependencies.
@@ -65,7 +64,7 @@ pub(crate) struct Context {
     /// Claims on parent kinds.
     claims: Mutex<Claims>,
     /// Deleted Plugins whose parents do not all have the condition yet.
-    pub(crate) gone: Mutex<BTreeMap<PluginName, ParentUpdates>>,
+    pub(crate) gone: Mutex<BTreeMap<PluginName, ParentWatches>>,
 }
 
 impl Context {

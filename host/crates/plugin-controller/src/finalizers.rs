@@ -1,21 +1,20 @@
 //! Removes a plugin's finalizer from parents without calling the guest: after a Plugin's deletion, or where a user
 //! requests it by annotation.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use futures::stream::{self, StreamExt};
 use innkeeper_apply::{Target, Written};
-use innkeeper_cluster::{CacheSize, Interest, Registration, Why};
-use innkeeper_model::{ANNOTATION_SKIP_FINALIZE, Gvk, Object, ObjectId, PluginName, Selector};
+use innkeeper_cluster::{Registration, Why};
+use innkeeper_model::{ANNOTATION_SKIP_FINALIZE, Gvk, Object, ObjectId, PluginName};
 use innkeeper_reconcile::Shared;
 use tokio::time::Instant;
 use tracing::info;
 
-use crate::refusals::{AttemptRefusals, Refusals};
-
-/// Concurrent writes to parents without passes. A deleted Plugin may have thousands of parents, and active plugins
-/// write to the same API server.
-pub(super) const CONCURRENT_WRITES: usize = 8;
+use crate::{
+    parent_watches::{CONCURRENT_WRITES, ParentWatches, parents},
+    refusals::AttemptRefusals,
+};
 
 /// The parents that lose the finalizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,26 +23,6 @@ pub(super) enum ReleaseScope {
     All,
     /// Those that are being deleted and have the annotation to skip the guest.
     Skipping,
-}
-
-/// Watches for some parent kinds, kept open, and the waits after rejected writes.
-#[derive(Default)]
-pub(super) struct Finalizers {
-    watched: BTreeMap<Gvk, Registration>,
-    refusals: Refusals,
-}
-
-/// Returns the interest in parents alone.
-pub(super) fn parents_of(plugin: PluginName, parent: Gvk) -> Interest {
-    Interest {
-        plugin,
-        parent,
-        children: Vec::new(),
-        reads: Vec::new(),
-        selector: Selector::default(),
-        field_managers: BTreeSet::new(),
-        namespace_max: CacheSize::UNBOUNDED,
-    }
 }
 
 /// Makes the object's next pass wait until the cache shows a write to the finalizers.
@@ -57,7 +36,7 @@ pub(super) fn expect_write(registration: &Registration, id: &ObjectId, written: 
     }
 }
 
-impl Finalizers {
+impl ParentWatches {
     /// Removes a plugin's finalizer from parents of these kinds. Returns the kinds whose parents all lost it, and a
     /// readable summary for each other kind.
     ///
@@ -69,26 +48,16 @@ impl Finalizers {
         kinds: &BTreeSet<Gvk>,
         scope: ReleaseScope,
     ) -> (BTreeSet<Gvk>, Vec<String>) {
-        self.watched.retain(|kind, _| kinds.contains(kind));
+        self.retain(&kinds.iter().map(Gvk::group_kind).collect());
         let mut free = BTreeSet::new();
         let mut remaining = Vec::new();
         // While refused writes back off, this only counts the remaining parents.
-        let attempt = self
-            .refusals
-            .due(Instant::now())
-            .is_none()
-            .then(AttemptRefusals::default);
+        let attempt = self.due().is_none().then(AttemptRefusals::default);
         for kind in kinds {
-            // All versions share the same objects, and the cluster may have stopped serving the recorded version.
-            let Some(served) = shared.cluster.served_kind(&kind.group_kind()) else {
-                // An unserved kind has no objects.
+            let Some(registration) = self.watch(&shared.cluster, plugin, &kind.group_kind()) else {
                 free.insert(kind.clone());
                 continue;
             };
-            let registration = self.watched.entry(kind.clone()).or_insert_with(|| {
-                let interest = parents_of(plugin.clone(), served.kind);
-                shared.cluster.register(interest)
-            });
             match release(shared, registration, plugin, scope, attempt.as_ref()).await {
                 Ok(0) => {
                     free.insert(kind.clone());
@@ -124,10 +93,7 @@ async fn release(
         None => {}
     }
     let finalizer = plugin.finalizer();
-    let remaining: Vec<Object> = registration
-        .parents()
-        .iter()
-        .filter_map(|id| registration.parent(id))
+    let remaining: Vec<Object> = parents(registration)
         .filter(|parent| parent.has_finalizer(&finalizer))
         .collect();
     let may_go = |parent: &&Object| {

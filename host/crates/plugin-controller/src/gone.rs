@@ -14,7 +14,8 @@ use tracing::debug;
 
 use crate::{
     context::{Context, id_of, plugin_kind},
-    unserved::{ParentUpdates, UnservedConditions, update_all},
+    parent_watches::ParentWatches,
+    unserved::{UnservedConditions, update_all},
 };
 
 /// Check interval for deleted Plugins' parents; without deleted Plugins a check costs nothing.
@@ -46,17 +47,17 @@ pub(crate) async fn report_deletions(cx: &Context) -> Infallible {
         sleep(CHECK_PERIOD).await;
         // Taken out, because the requests below must not hold the lock.
         let deleted = mem::take(&mut *cx.gone.lock());
-        for (name, mut updates) in deleted {
-            if updates.due().is_none() && report_deletion(cx, &name, &mut updates).await {
+        for (name, mut watches) in deleted {
+            if watches.due().is_none() && report_deletion(cx, &name, &mut watches).await {
                 continue;
             }
-            cx.gone.lock().insert(name, updates);
+            cx.gone.lock().insert(name, watches);
         }
     }
 }
 
 /// Writes the condition to a deleted Plugin's parents; returns true once all have it.
-async fn report_deletion(cx: &Context, name: &PluginName, updates: &mut ParentUpdates) -> bool {
+async fn report_deletion(cx: &Context, name: &PluginName, watches: &mut ParentWatches) -> bool {
     // A recreated Plugin has passes, and a Plugin outside of the selection may belong to another host.
     let is_there = match cx
         .cluster()
@@ -78,7 +79,7 @@ async fn report_deletion(cx: &Context, name: &PluginName, updates: &mut ParentUp
     // If another plugin serves a kind now, its passes report on the parents.
     cx.with_claims(|claims| kinds.retain(|kind| claims.holder(kind).is_none()));
     let verdict = |parent: &Object| verdict(name, parent);
-    if !update_all(cx, name, updates, &kinds, verdict).await || is_there {
+    if !update_all(cx, name, watches, &kinds, verdict).await || is_there {
         return false;
     }
     // Last, because the next process finds the remaining parents by this record.

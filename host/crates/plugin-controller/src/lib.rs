@@ -21,6 +21,7 @@ mod load;
 mod manager;
 mod missing;
 mod orphans;
+mod parent_watches;
 mod pass;
 mod publish;
 mod refusals;

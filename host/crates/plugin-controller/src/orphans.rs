@@ -6,7 +6,7 @@ use innkeeper_model::PluginName;
 use innkeeper_reconcile::{Role, Shared};
 use tokio::time::sleep;
 
-use super::finalizers::{Finalizers, ReleaseScope};
+use super::{finalizers::ReleaseScope, parent_watches::ParentWatches};
 
 /// Check interval. A check reads only the cache.
 const CHECK_PERIOD: Duration = Duration::from_secs(3);
@@ -16,7 +16,7 @@ const CHECK_PERIOD: Duration = Duration::from_secs(3);
 ///
 /// `has_passes` returns true if this or another host runs passes for the plugin.
 pub async fn tend_orphans(shared: &Shared, has_passes: impl Fn(&PluginName) -> bool) -> Infallible {
-    let mut orphans: BTreeMap<PluginName, Finalizers> = BTreeMap::new();
+    let mut orphans: BTreeMap<PluginName, ParentWatches> = BTreeMap::new();
     loop {
         sleep(CHECK_PERIOD).await;
         let mut names = shared.inventory.plugins(Role::Finalizing);
@@ -24,9 +24,9 @@ pub async fn tend_orphans(shared: &Shared, has_passes: impl Fn(&PluginName) -> b
         orphans.retain(|name, _| names.contains(name));
         for name in names {
             let kinds = shared.inventory.kinds(&name, Role::Finalizing);
-            let finalizers = orphans.entry(name.clone()).or_default();
-            // The next check repeats failed writes, whose waits `finalizers` keeps.
-            finalizers
+            let watches = orphans.entry(name.clone()).or_default();
+            // The next check repeats failed writes, whose waits `watches` keeps.
+            watches
                 .release(shared, &name, &kinds, ReleaseScope::Skipping)
                 .await;
         }

@@ -16,8 +16,8 @@ use crate::{
     active::ActivePlugin,
     context,
     crds::CheckedDefinitions,
-    finalizers::Finalizers,
     load::{Loaded, Loading, VerifiedComponent},
+    parent_watches::ParentWatches,
     resource::{Declared, Terms},
     rollout::{
         Activation, AnalysisCounts, Candidate, History, Moment, PastRevision, RolloutAnalysis,
@@ -65,7 +65,7 @@ pub(crate) struct PluginState {
     /// An earlier process's active revision by name, with the number of faults that it reported.
     pub(crate) faults_before: Option<(String, i64)>,
     /// Watches on parents that lose the plugin's finalizer.
-    pub(crate) finalizers: Finalizers,
+    pub(crate) releasing: ParentWatches,
     /// True if some parents still have the finalizer.
     pub(crate) is_releasing: bool,
     /// The definitions after the last activation.

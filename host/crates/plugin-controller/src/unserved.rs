@@ -3,7 +3,7 @@
 //! Without passes they would keep the last pass's `Synced=True` forever. The plugin's next pass updates the condition.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     mem,
     sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
@@ -19,8 +19,8 @@ use tracing::info;
 
 use crate::{
     context::Context,
-    finalizers::{CONCURRENT_WRITES, parents_of},
-    refusals::{AttemptRefusals, Refusals},
+    parent_watches::{CONCURRENT_WRITES, ParentWatches, parents},
+    refusals::AttemptRefusals,
     resource::Declared,
     state::REFRESH_PERIOD,
 };
@@ -45,21 +45,7 @@ pub(crate) struct Unserved {
     since: Option<Instant>,
     /// When to check the parents next.
     pub(crate) due: Option<Instant>,
-    updates: ParentUpdates,
-}
-
-/// Watches on parents that get the condition, and the waits after rejected writes.
-#[derive(Default)]
-pub(crate) struct ParentUpdates {
-    watched: BTreeMap<GroupKind, Registration>,
-    refusals: Refusals,
-}
-
-impl ParentUpdates {
-    /// Returns when the next attempt may start, while it has to wait after a rejection.
-    pub(crate) fn due(&self) -> Option<Instant> {
-        self.refusals.due(Instant::now())
-    }
+    watches: ParentWatches,
 }
 
 /// Conditions for a parent without passes; without `ready`, the last one stays.
@@ -111,13 +97,13 @@ pub(crate) async fn report_unserved(
         synced: synced.clone(),
         ready: None,
     };
-    let all_updated = update_all(cx, &declared.name, &mut unserved.updates, &kinds, verdict).await;
+    let all_updated = update_all(cx, &declared.name, &mut unserved.watches, &kinds, verdict).await;
     let wait = if all_updated {
         REFRESH_PERIOD
     } else {
         UPDATE_PERIOD
     };
-    let refused_until = unserved.updates.due();
+    let refused_until = unserved.watches.due();
     unserved.due = Some(refused_until.unwrap_or_else(|| Instant::now() + wait));
 }
 
@@ -125,13 +111,13 @@ pub(crate) async fn report_unserved(
 pub(crate) async fn update_all(
     cx: &Context,
     name: &PluginName,
-    updates: &mut ParentUpdates,
+    watches: &mut ParentWatches,
     kinds: &BTreeSet<GroupKind>,
     conditions_for: impl Fn(&Object) -> UnservedConditions,
 ) -> bool {
     let shared = &cx.shared;
-    updates.watched.retain(|kind, _| kinds.contains(kind));
-    if updates.due().is_some() {
+    watches.retain(kinds);
+    if watches.due().is_some() {
         return false;
     }
     let attempt = AttemptRefusals::default();
@@ -139,18 +125,10 @@ pub(crate) async fn update_all(
     let mut writes_left = WRITES_MAX;
     let mut all_updated = true;
     for kind in kinds {
-        // An unserved kind has no objects.
-        let Some(served) = cx.cluster().served_kind(kind) else {
+        let Some(registration) = watches.watch(cx.cluster(), name, kind) else {
             continue;
         };
-        let registration = updates.watched.entry(kind.clone()).or_insert_with(|| {
-            let interest = parents_of(name.clone(), served.kind);
-            cx.cluster().register(interest)
-        });
-        let mut due: Vec<_> = registration
-            .parents()
-            .iter()
-            .filter_map(|id| registration.parent(id))
+        let mut due: Vec<_> = parents(registration)
             .filter_map(|parent| {
                 let write = write(name, &parent, conditions_for(&parent), (shared.now)())?;
                 Some((parent, write))
@@ -177,7 +155,7 @@ pub(crate) async fn update_all(
             .await;
     }
     let goal = "write the status of parents whose plugin does not serve";
-    updates.refusals.end(name, goal, attempt, Instant::now());
+    watches.refusals.end(name, goal, attempt, Instant::now());
     let parents = written.into_inner();
     if parents > 0 {
         info!(plugin = %name, parents, "told parents that their plugin does not serve");

@@ -82,7 +82,7 @@ pub(crate) async fn release_parents(
     kinds: &BTreeSet<Gvk>,
 ) -> Vec<String> {
     let (free, mut remaining) = state
-        .finalizers
+        .releasing
         .release(&cx.shared, name, kinds, ReleaseScope::All)
         .await;
     let inventory = &cx.shared.inventory;
