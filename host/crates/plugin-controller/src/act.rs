@@ -17,9 +17,10 @@ use crate::{
     claims::TakenKind,
     context::{Context, resource_of},
     decide::Action,
-    load::{LoadId, Loaded, Loading, VerifiedComponent},
+    load::{LoadId, Loading, VerifiedComponent},
     resource::Declared,
     rollout::{Activation, Moment},
+    setback::LoadAttempt,
     stage::StageFailure,
     state::PluginState,
 };
@@ -50,11 +51,9 @@ impl<'a> Subject<'a> {
 
 /// An action's result.
 pub(crate) enum Fact {
-    /// The declared component is loading; a pass follows when the load progresses.
-    Loading,
     /// The declaration has been loaded, or failed to load.
-    Loaded(Loaded),
-    /// Done; nothing to record.
+    Loaded(Box<LoadAttempt>),
+    /// Nothing to record yet. A load triggers a pass when it progresses.
     Done,
     /// A revision became active.
     Activated(Box<Activated>),
@@ -102,8 +101,8 @@ pub(crate) async fn act(
             earlier::activate(cx, subject, declared, state, to, activation).await
         }
         Action::Load => match poll(cx, subject, declared, &mut state.loading, None) {
-            None => Fact::Loading,
-            Some(component) => Fact::Loaded(load(cx, declared, component, Instant::now()).await),
+            None => Fact::Done,
+            Some(component) => load(cx, declared, component, Instant::now()).await,
         },
         Action::Activate(revision) => match state.plugin(&revision) {
             Some(plugin) => {
@@ -142,7 +141,7 @@ async fn configure(cx: &Context, declared: &Declared, state: &PluginState) -> Fa
         .as_ref()
         .and_then(|attempt| Some((attempt.component.clone()?, attempt.at)));
     match component {
-        Some((component, at)) => Fact::Loaded(load(cx, declared, Ok(component), at).await),
+        Some((component, at)) => load(cx, declared, Ok(component), at).await,
         // Never: only a loaded component is configured.
         None => Fact::Done,
     }
@@ -154,20 +153,22 @@ async fn load(
     declared: &Declared,
     component: Result<VerifiedComponent, StageFailure>,
     at: Instant,
-) -> Loaded {
-    match component {
-        Ok(component) => Loaded {
-            result: cx.loader.configure(&component, &declared.config).await,
+) -> Fact {
+    let (component, result) = match component {
+        Ok(component) => {
+            let result = cx.loader.configure(&component, &declared.config).await;
             // Also if it rejects the configuration: a corrected one then needs no download.
-            component: Some(component),
-            at,
-        },
-        Err(failure) => Loaded {
-            result: Err(failure),
-            component: None,
-            at,
-        },
-    }
+            (Some(component), result)
+        }
+        Err(failure) => (None, Err(failure)),
+    };
+    Fact::Loaded(Box::new(LoadAttempt {
+        declared: declared.clone(),
+        component,
+        result,
+        at,
+        retry_at: None,
+    }))
 }
 
 /// Returns the declared component, or the one with these bytes in the cache directory, once it is loaded.

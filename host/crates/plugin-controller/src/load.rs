@@ -25,7 +25,7 @@ use innkeeper_source::{
 use jiff::Timestamp;
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use serde_json::{Map, Value};
-use tokio::{task::spawn_blocking, time::Instant};
+use tokio::task::spawn_blocking;
 use tracing::{info, warn};
 
 #[cfg(test)]
@@ -64,15 +64,6 @@ impl VerifiedComponent {
     pub(crate) fn digest(&self) -> &Digest {
         self.described.digest()
     }
-}
-
-/// The result when an attempt to load a declaration ends.
-pub(crate) struct Loaded {
-    /// The component; also present if it rejects the configuration.
-    pub(crate) component: Option<VerifiedComponent>,
-    pub(crate) result: Result<Arc<Plugin>, StageFailure>,
-    /// The attempt's time.
-    pub(crate) at: Instant,
 }
 
 /// Loads the components that Plugins declare.

@@ -110,8 +110,8 @@ async fn take_actions(
         }
         for action in actions {
             match act(cx, subject, declared, state, action).await {
-                Fact::Loading | Fact::Done => {}
-                Fact::Loaded(loaded) => state.record_load(declared, loaded),
+                Fact::Done => {}
+                Fact::Loaded(attempt) => state.record_load(*attempt),
                 Fact::Activated(activated) => {
                     state.record_activation(*activated);
                     // The activation has waited until all kinds are served.

@@ -22,6 +22,7 @@ pub(crate) struct LoadAttempt {
     /// The component; also present if it rejects the configuration.
     pub(crate) component: Option<VerifiedComponent>,
     pub(crate) result: Result<Arc<Plugin>, StageFailure>,
+    /// When the load ended; another configuration does not change it.
     pub(crate) at: Instant,
     /// When to retry; none: at a change to the declaration, or the next pull.
     pub(crate) retry_at: Option<Instant>,

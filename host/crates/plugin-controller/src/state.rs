@@ -16,7 +16,7 @@ use crate::{
     active::ActivePlugin,
     context,
     crds::CheckedDefinitions,
-    load::{Loaded, Loading, VerifiedComponent},
+    load::{Loading, VerifiedComponent},
     parent_watches::ParentWatches,
     resource::{Declared, Terms},
     rollout::{
@@ -260,17 +260,13 @@ impl PluginState {
 /// Records results from actions.
 impl PluginState {
     /// Records a finished attempt to load a declaration.
-    pub(crate) fn record_load(&mut self, declared: &Declared, loaded: Loaded) {
+    pub(crate) fn record_load(&mut self, mut attempt: LoadAttempt) {
+        let declared = &attempt.declared;
         // A changed declaration does not inherit the long waits of the one before it.
         if self.attempt_for(declared).is_none() {
             self.delays = None;
         }
-        let Loaded {
-            component,
-            result,
-            at,
-        } = loaded;
-        let retry_at = match &result {
+        attempt.retry_at = match &attempt.result {
             Ok(_) => {
                 self.delays = None;
                 None
@@ -281,7 +277,7 @@ impl PluginState {
             }
         };
         // Earlier revisions with this component could not become active again, but their bytes may be available now.
-        if let Some(component) = &component {
+        if let Some(component) = &attempt.component {
             for past in self.history.past() {
                 if past.digest == *component.digest()
                     && matches!(
@@ -295,13 +291,7 @@ impl PluginState {
         }
         // The conditions of an earlier process have lasted until now, so a restart alone changed no status.
         self.reported = None;
-        self.attempt = Some(LoadAttempt {
-            declared: declared.clone(),
-            component,
-            result,
-            at,
-            retry_at,
-        });
+        self.attempt = Some(attempt);
     }
 
     /// Records that a revision became active.

@@ -28,7 +28,7 @@ use crate::{
     active::ActivePlugin,
     claims::TakenKind,
     decide::{Action, Facts, decide},
-    load::{HOST_ENDED, Loaded, Loading, NOT_GRANTED, Reporter, VerifiedComponent},
+    load::{HOST_ENDED, Loading, NOT_GRANTED, Reporter, VerifiedComponent},
     missing::MissingParents,
     plugin_kind,
     resource::{self, Declared, Parents},
@@ -151,11 +151,13 @@ fn refuse(state: &mut PluginState, name: &str, failure: StageFailure) {
 }
 
 /// Returns a load that ended without a component.
-fn failed_load(failure: StageFailure) -> Loaded {
-    Loaded {
+fn failed_load(declared: &Declared, failure: StageFailure) -> LoadAttempt {
+    LoadAttempt {
+        declared: declared.clone(),
         component: None,
         result: Err(failure),
         at: Instant::now(),
+        retry_at: None,
     }
 }
 

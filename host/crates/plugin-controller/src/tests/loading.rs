@@ -64,12 +64,14 @@ fn another_configuration_of_a_loaded_component_is_not_loaded() {
             "{name}"
         );
         let attempt = state.attempt.as_ref().unwrap();
-        let loaded = Loaded {
+        let loaded = LoadAttempt {
+            declared,
             component: attempt.component.clone(),
             result: Ok(plugin(name)),
             at: attempt.at,
+            retry_at: None,
         };
-        state.record_load(&declared, loaded);
+        state.record_load(loaded);
     };
     configure(&mut state, "b");
     assert_eq!(next_step(&state, &declare("b"), None), Some(activate("b")));
@@ -90,7 +92,7 @@ fn a_load_that_waits_because_the_host_ended_is_tried_again_after_a_change_of_the
         let mut state = PluginState::default();
         let retry = Retry::At(Duration::from_hours(1));
         let failure = StageFailure::new(Stage::Fetched, reason, "", retry);
-        state.record_load(&declared, failed_load(failure));
+        state.record_load(failed_load(&declared, failure));
         assert_eq!(next_step(&state, &declared, None), None, "{reason}");
         let wait = state.due_next().unwrap() - Instant::now();
         assert!(wait > Duration::from_mins(59), "{reason} {wait:?}");

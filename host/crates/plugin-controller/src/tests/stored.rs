@@ -12,7 +12,7 @@ fn the_conditions_of_an_earlier_process_stay_until_an_attempt_has_ended() {
     state.loading = Some(load);
     assert!(state.keeps_conditions(Some(2)));
     assert!(!state.keeps_conditions(Some(3)));
-    state.record_load(&declared, failed_load(failure(Stage::Fetched)));
+    state.record_load(failed_load(&declared, failure(Stage::Fetched)));
     assert!(!state.keeps_conditions(Some(2)));
 }
 
