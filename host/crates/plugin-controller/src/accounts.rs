@@ -39,9 +39,7 @@ pub(crate) async fn check(
         Err(error) => ("AccountNotRead", error_chain(&error).to_string()),
     };
     // The host does not watch accounts, so no event reports a change.
-    let stage = Stage::Serving;
-    let retry = Retry::Backoff;
-    Err(StageFailure::new(stage, reason, message, retry))
+    Err(Stage::Serving.failure(reason, message, Retry::Backoff))
 }
 
 fn names(annotation: Option<&str>, plugin: &PluginName) -> bool {

@@ -160,7 +160,5 @@ pub(crate) fn declared(object: &Object) -> Result<Declared, StageFailure> {
     let plugin = resource::Plugin::read(&object.json);
     plugin
         .and_then(|plugin| plugin.declared())
-        .map_err(|error| {
-            StageFailure::from_error(Stage::Fetched, "InvalidSpec", &error, Retry::OnChange)
-        })
+        .map_err(|error| Stage::Fetched.error("InvalidSpec", &error, Retry::OnChange))
 }

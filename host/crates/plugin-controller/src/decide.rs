@@ -190,9 +190,7 @@ impl Facts<'_> {
             return Some(failure);
         }
         if let Some(message) = self.rollback(plugin) {
-            let stage = Stage::Serving;
-            let retry = Retry::OnChange;
-            return Some(StageFailure::new(stage, "RolledBack", message, retry));
+            return Some(Stage::Serving.failure("RolledBack", message, Retry::OnChange));
         }
         // The loaded revision comes first; another refused one is the active revision under changed terms.
         let mut others = self.state.setbacks.values().filter_map(Setback::refusal);

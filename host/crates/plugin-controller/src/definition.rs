@@ -41,8 +41,8 @@ impl DefinitionCheck {
             .await
             .ok()
             .and_then(|problems| problems.clone());
-        let retry = Retry::At(RECHECK_INTERVAL);
-        let failed = |problem| StageFailure::new(Stage::Fetched, "CrdOutdated", problem, retry);
+        let failed =
+            |problem| Stage::Fetched.failure("CrdOutdated", problem, Retry::At(RECHECK_INTERVAL));
         first.unwrap_or(Ok(())).map_err(failed)
     }
 

@@ -179,8 +179,7 @@ impl Loader {
         digest: &Digest,
         permit: Permit,
     ) -> Result<VerifiedComponent, StageFailure> {
-        let not_kept =
-            |message| StageFailure::new(Stage::Fetched, "NotKept", message, Retry::OnChange);
+        let not_kept = |message| Stage::Fetched.failure("NotKept", message, Retry::OnChange);
         let cache = &self.context.cache;
         let identity = declared.identity.clone();
         // The digest alone proves no signature: the bytes may be from before the Plugin required one.
@@ -230,14 +229,7 @@ impl Loader {
             described
                 .configure(&config, &context.config_checker)
                 .map(Arc::new)
-                .map_err(|error| {
-                    StageFailure::from_error(
-                        Stage::Described,
-                        error.reason(),
-                        &error,
-                        error.retry(),
-                    )
-                })
+                .map_err(|error| Stage::Described.error(error.reason(), &error, error.retry()))
         })
         .await
     }
@@ -285,7 +277,7 @@ impl Loader {
                     (Retry::OnChange, Origin::ConfigMap(_) | Origin::File(_)) => Retry::Backoff,
                     (retry, _) => retry,
                 };
-                StageFailure::from_error(stage, &camel_case(error.category()), &error, retry)
+                stage.error(&camel_case(error.category()), &error, retry)
             })
     }
 
@@ -338,13 +330,11 @@ impl Loader {
         self.cluster
             .live_get(&gvk, Some(namespace), name)
             .await
-            .map_err(|error| {
-                StageFailure::from_error(Stage::Fetched, "ReadFailed", &error, Retry::Backoff)
-            })?
+            .map_err(|error| Stage::Fetched.error("ReadFailed", &error, Retry::Backoff))?
             .ok_or_else(|| {
                 let message =
                     format!("there is no {kind} {name} in the host's namespace {namespace}");
-                StageFailure::new(Stage::Fetched, "NotFound", message, Retry::Backoff)
+                Stage::Fetched.failure("NotFound", message, Retry::Backoff)
             })
     }
 }
@@ -358,9 +348,9 @@ fn fetched_for(id: &ObjectId) -> String {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StageFailure> + Send + 'static,
 ) -> Result<T, StageFailure> {
-    spawn_blocking(work).await.map_err(|error| {
-        StageFailure::from_error(Stage::Compiled, "HostFault", &error, Retry::Backoff)
-    })?
+    spawn_blocking(work)
+        .await
+        .map_err(|error| Stage::Compiled.error("HostFault", &error, Retry::Backoff))?
 }
 
 /// Compiles and describes a component, if any parent kind is granted.
@@ -373,14 +363,12 @@ fn compile(
 ) -> Result<Described, StageFailure> {
     let engine = &context.engine;
     let limits = &context.artifact_limits;
-    let not_compiled = |error: artifact::Error| {
-        StageFailure::from_error(Stage::Compiled, error.reason(), &error, error.retry())
-    };
+    let not_compiled =
+        |error: artifact::Error| Stage::Compiled.error(error.reason(), &error, error.retry());
     if let Err(failure) = may_compile(terms, description::preview(bytes)) {
         // No grant would help a rejected schema, or bytes that are no plugin.
-        description::check_schema(bytes).map_err(|error| {
-            StageFailure::from_error(Stage::Compiled, "CannotDescribe", &error, Retry::OnChange)
-        })?;
+        description::check_schema(bytes)
+            .map_err(|error| Stage::Compiled.error("CannotDescribe", &error, Retry::OnChange))?;
         artifact::check(bytes, limits).map_err(not_compiled)?;
         return Err(failure);
     }
@@ -388,9 +376,8 @@ fn compile(
         .compiler
         .compile(engine, bytes, limits)
         .map_err(not_compiled)?;
-    Described::load(engine, &artifact, &terms.limits).map_err(|error| {
-        StageFailure::from_error(Stage::Described, "CannotDescribe", &error, Retry::OnChange)
-    })
+    Described::load(engine, &artifact, &terms.limits)
+        .map_err(|error| Stage::Described.error("CannotDescribe", &error, Retry::OnChange))
 }
 
 /// Checks by the embedded description that a parent kind is granted.
@@ -413,9 +400,7 @@ fn may_compile(
             let message = format!(
                 "not compiled, because spec.grants.parents is empty and {why}: add the parents to spec.grants.parents, or build the component with innkeeper build"
             );
-            let stage = Stage::Compiled;
-            let retry = Retry::OnChange;
-            return Err(StageFailure::new(stage, NOT_GRANTED, message, retry));
+            return Err(Stage::Compiled.failure(NOT_GRANTED, message, Retry::OnChange));
         }
     };
     let missing = &terms.assess(requests.clone()).missing;
@@ -431,9 +416,7 @@ fn may_compile(
 fn check_identity(identity: &Identity, described: &Described) -> Result<(), StageFailure> {
     identity
         .check(described.manifest())
-        .map_err(|(reason, message)| {
-            StageFailure::new(Stage::Verified, reason, message, Retry::OnChange)
-        })
+        .map_err(|(reason, message)| Stage::Verified.failure(reason, message, Retry::OnChange))
 }
 
 /// Caches the fetched bytes, so a later process needs no source. A failure costs only that.
@@ -470,7 +453,7 @@ fn docker_config(name: &str, data: &SecretData) -> Result<DockerConfig, StageFai
     DockerConfig::from_json(&text.0).map_err(|failure| {
         let cause = error_chain(&failure);
         let message = format!("failed to read {KEY} of the Secret {name}: {cause}");
-        StageFailure::new(Stage::Fetched, "SourceInvalid", message, Retry::Backoff)
+        Stage::Fetched.failure("SourceInvalid", message, Retry::Backoff)
     })
 }
 
@@ -484,9 +467,7 @@ fn check_host(name: &str, hosts: &str, http: &Http) -> Result<(), StageFailure> 
     let message = format!(
         "the Secret {name} in the host's namespace does not name the server of spec.source.http.url: add the server's host to its annotation {ANNOTATION_HOSTS}, separated by commas"
     );
-    let stage = Stage::Fetched;
-    let reason = "SecretNotForHost";
-    Err(StageFailure::new(stage, reason, message, Retry::Backoff))
+    Err(Stage::Fetched.failure("SecretNotForHost", message, Retry::Backoff))
 }
 
 fn credentials(name: &str, data: &SecretData) -> Result<Credentials, StageFailure> {
@@ -504,7 +485,7 @@ fn credentials(name: &str, data: &SecretData) -> Result<Credentials, StageFailur
 fn unusable_secret(name: &str, required: &str) -> StageFailure {
     let message = format!("the Secret {name} in the host's namespace must hold {required}");
     // The host does not watch Secrets, so no event reports a correction.
-    StageFailure::new(Stage::Fetched, "SourceInvalid", message, Retry::Backoff)
+    Stage::Fetched.failure("SourceInvalid", message, Retry::Backoff)
 }
 
 /// Converts a category like `wrong-digest` to a reason like `WrongDigest`.
@@ -531,7 +512,7 @@ pub(crate) fn granted(terms: &Terms, requests: impl Into<Requests>) -> Result<()
     Err(StageFailure {
         // As a whole: users add these lines to the Plugin.
         message,
-        ..StageFailure::new(Stage::Granted, NOT_GRANTED, "", Retry::OnChange)
+        ..Stage::Granted.failure(NOT_GRANTED, "", Retry::OnChange)
     })
 }
 

@@ -52,9 +52,7 @@ impl MissingParents {
             "the cluster no longer serves {}: install the CustomResourceDefinition again, or grant it to the plugin with spec.crds Install",
             kinds.join(", ")
         );
-        let stage = Stage::Serving;
-        let retry = Retry::OnChange;
-        Some(StageFailure::new(stage, PARENT_NOT_SERVED, message, retry))
+        Some(Stage::Serving.failure(PARENT_NOT_SERVED, message, Retry::OnChange))
     }
 
     /// Returns true if the host must install definitions under the declared terms, because one is missing or changed.

@@ -211,7 +211,7 @@ async fn finalize(cx: &Context, subject: &mut Subject<'_>, state: &mut PluginSta
         name.finalizer(),
         remaining.join("; ")
     );
-    let failure = StageFailure::new(Stage::Serving, "Leaving", message, Retry::OnChange);
+    let failure = Stage::Serving.failure("Leaving", message, Retry::OnChange);
     match report_failure(cx, subject, state, &failure).await {
         Next::Backoff => Next::Backoff,
         _ => Next::RequeueAfter(RELEASE_PERIOD),
@@ -225,8 +225,6 @@ fn name_taken<'a>(cx: &'a Context, object: &Object) -> Option<(&'a PluginName, S
     let message = format!(
         "the name {name} belongs to a plugin file of this host: rename the Plugin, or run the host without the file"
     );
-    let stage = Stage::Serving;
-    let retry = Retry::OnChange;
-    let failure = StageFailure::new(stage, "NameTaken", message, retry);
+    let failure = Stage::Serving.failure("NameTaken", message, Retry::OnChange);
     Some((name, failure))
 }

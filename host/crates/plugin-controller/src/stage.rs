@@ -33,6 +33,36 @@ impl Stage {
         Self::Described,
         Self::Granted,
     ];
+
+    /// Returns a failure with a custom message.
+    pub(crate) fn failure(
+        self,
+        reason: &str,
+        message: impl ToString,
+        retry: Retry,
+    ) -> StageFailure {
+        StageFailure {
+            stage: self,
+            status: ConditionStatus::False,
+            reason: reason.to_owned(),
+            message: message
+                .to_string()
+                .chars()
+                .take(MESSAGE_CHARS_MAX)
+                .collect(),
+            retry,
+        }
+    }
+
+    /// Returns an operation's failure, with all causes in the message.
+    pub(crate) fn error(
+        self,
+        reason: &str,
+        error: &(impl std::error::Error + 'static),
+        retry: Retry,
+    ) -> StageFailure {
+        self.failure(reason, error_chain(error), retry)
+    }
 }
 
 impl fmt::Display for Stage {
@@ -62,21 +92,6 @@ pub(crate) struct StageFailure {
 }
 
 impl StageFailure {
-    /// Returns a failure with a custom message.
-    pub(crate) fn new(stage: Stage, reason: &str, message: impl ToString, retry: Retry) -> Self {
-        Self {
-            stage,
-            status: ConditionStatus::False,
-            reason: reason.to_owned(),
-            message: message
-                .to_string()
-                .chars()
-                .take(MESSAGE_CHARS_MAX)
-                .collect(),
-            retry,
-        }
-    }
-
     /// Returns the state of a stage that runs outside the passes, or waits for a permit.
     pub(crate) fn running(stage: Stage) -> Self {
         let (reason, message) = match stage {
@@ -88,18 +103,8 @@ impl StageFailure {
         };
         Self {
             status: ConditionStatus::Unknown,
-            ..Self::new(stage, reason, message, Retry::OnChange)
+            ..stage.failure(reason, message, Retry::OnChange)
         }
-    }
-
-    /// Returns an operation's failure, with all causes in the message.
-    pub(crate) fn from_error(
-        stage: Stage,
-        reason: &str,
-        error: &(impl std::error::Error + 'static),
-        retry: Retry,
-    ) -> Self {
-        Self::new(stage, reason, error_chain(error), retry)
     }
 }
 
@@ -181,7 +186,7 @@ mod tests {
     #[test]
     fn the_message_of_a_failure_fits_into_a_condition() {
         // A component may have a hundred thousand forbidden imports, and the API server takes 32,768 characters.
-        let failure = StageFailure::new(Stage::Verified, "X", "é".repeat(100_000), Retry::Never);
+        let failure = Stage::Verified.failure("X", "é".repeat(100_000), Retry::Never);
         assert_eq!(failure.message.chars().count(), 2048);
     }
 }

@@ -77,7 +77,7 @@ fn digest(name: &str) -> Digest {
 }
 
 fn failure(stage: Stage) -> StageFailure {
-    StageFailure::new(stage, "Broken", "it broke", Retry::OnChange)
+    stage.failure("Broken", "it broke", Retry::OnChange)
 }
 
 /// Returns a state from the loaded and the active revision's names: `-` is none.

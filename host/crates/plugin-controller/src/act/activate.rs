@@ -344,5 +344,5 @@ fn not_served(error: &Error) -> StageFailure {
         Error::NotServed { .. } => (PARENT_NOT_SERVED, error.retry()),
         _ => ("CrdFailed", error.retry()),
     };
-    StageFailure::from_error(Stage::Serving, reason, error, retry)
+    Stage::Serving.error(reason, error, retry)
 }

@@ -83,7 +83,7 @@ async fn plugin(
     let mut past = state.history.past();
     let Some(past) = past.find(|past| past.revision == *revision) else {
         let message = "the revision is not in status.history any more";
-        let failure = StageFailure::new(Stage::Fetched, "NotKept", message, Retry::OnChange);
+        let failure = Stage::Fetched.failure("NotKept", message, Retry::OnChange);
         return Some(Err(failure));
     };
     let component = match state.component(declared, &past.digest).cloned() {

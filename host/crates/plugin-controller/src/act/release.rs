@@ -30,7 +30,7 @@ pub(super) async fn record_parents(
 ) -> Result<(), StageFailure> {
     let failed = |error: apply::Error| {
         let retry = error.retry();
-        StageFailure::from_error(Stage::Serving, "NotHeld", &error, retry)
+        Stage::Serving.error("NotHeld", &error, retry)
     };
     let inventory = &cx.shared.inventory;
     let parents = serving

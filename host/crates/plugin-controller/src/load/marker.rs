@@ -164,7 +164,7 @@ fn host_ended(ends: u32, wait: Duration, rest: Duration) -> StageFailure {
     let message = format!(
         "the host ended {ends} times in a row while it loaded this component, so the next attempt follows {minutes} min after the last one: see why the container of the host ended (kubectl describe pod, and the end of its log). If the component is the cause, delete the Plugin or declare another component; a change of the spec is tried at once"
     );
-    StageFailure::new(Stage::Fetched, HOST_ENDED, message, Retry::At(rest))
+    Stage::Fetched.failure(HOST_ENDED, message, Retry::At(rest))
 }
 
 #[cfg(test)]

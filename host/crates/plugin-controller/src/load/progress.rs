@@ -69,9 +69,7 @@ impl Drop for Reporter {
         let has_ended = matches!(*self.progress.borrow(), LoadProgress::Ended(_));
         if !has_ended {
             let message = "the host failed to load the component; it is tried again";
-            let stage = Stage::Fetched;
-            let retry = Retry::Backoff;
-            let failure = StageFailure::new(stage, "HostFault", message, retry);
+            let failure = Stage::Fetched.failure("HostFault", message, Retry::Backoff);
             self.end(Err(failure));
         }
     }
@@ -204,7 +202,7 @@ mod tests {
         let stage = Stage::Verified;
         let retry = Retry::OnChange;
         assert!(!loading.has_failed_before());
-        reporter.end(Err(StageFailure::new(stage, "BadSignature", "", retry)));
+        reporter.end(Err(stage.failure("BadSignature", "", retry)));
         assert!(!loading.has_failed_before());
         loading.record_change();
         assert!(loading.has_failed_before());

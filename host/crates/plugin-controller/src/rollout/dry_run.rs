@@ -202,9 +202,7 @@ fn counts(forecast: &Forecast) -> CandidateCounts {
 
 fn waits(waiting: &str) -> StageFailure {
     let message = format!("the dry run of the revision waits for {waiting}; it is retried");
-    let stage = Stage::Serving;
-    let reason = "DryRunWaits";
-    StageFailure::new(stage, reason, message, Retry::Backoff)
+    Stage::Serving.failure("DryRunWaits", message, Retry::Backoff)
 }
 
 /// Returns the reason why a candidate may not be activated; none if it may.
@@ -241,8 +239,7 @@ pub(crate) fn refusal(candidate: &CandidateStatus) -> Option<StageFailure> {
         "revision {revision} {why}: {changes}; set spec.rollout.approve to {revision} to activate it"
     );
     // An administrator approves the plan for the present parents, not for those at the time when the revision came.
-    let retry = Retry::At(REPEAT_AFTER);
-    Some(StageFailure::new(Stage::Serving, reason, message, retry))
+    Some(Stage::Serving.failure(reason, message, Retry::At(REPEAT_AFTER)))
 }
 
 /// Describes the faults, to complete a sentence.

@@ -88,7 +88,7 @@ fn parents_say_that_their_plugin_does_not_serve_once_that_is_certain() {
     let suspending = declare(json!({"suspend": true}));
     let refused = |reason: &str| {
         let mut state = state(&serving, ["a", "-"]);
-        let failure = StageFailure::new(Stage::Serving, reason, "message", Retry::Backoff);
+        let failure = Stage::Serving.failure(reason, "message", Retry::Backoff);
         refuse(&mut state, "a", failure);
         state
     };

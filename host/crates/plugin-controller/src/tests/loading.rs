@@ -91,7 +91,7 @@ fn a_load_that_waits_because_the_host_ended_is_tried_again_after_a_change_of_the
     for (reason, is_tried) in [(HOST_ENDED, true), ("Timeout", false)] {
         let mut state = PluginState::default();
         let retry = Retry::At(Duration::from_hours(1));
-        let failure = StageFailure::new(Stage::Fetched, reason, "", retry);
+        let failure = Stage::Fetched.failure(reason, "", retry);
         state.record_load(failed_load(&declared, failure));
         assert_eq!(next_step(&state, &declared, None), None, "{reason}");
         let wait = state.due_next().unwrap() - Instant::now();
@@ -198,7 +198,7 @@ fn all_progress_of_a_load_triggers_a_pass() {
 fn a_component_without_grants_for_its_parents_is_loaded_once_they_are_granted() {
     let before = declare(json!({"grants": {}}));
     let mut state = state(&before, ["-", "-"]);
-    let refuse = |stage| StageFailure::new(stage, NOT_GRANTED, "grant it", Retry::OnChange);
+    let refuse = |stage: Stage| stage.failure(NOT_GRANTED, "grant it", Retry::OnChange);
     for stage in [Stage::Compiled, Stage::Granted] {
         state.attempt.as_mut().unwrap().result = Err(refuse(stage));
         assert_eq!(next_step(&state, &before, None), None);
@@ -238,7 +238,7 @@ fn an_edit_repeats_a_failed_load_that_has_no_time_of_its_own() {
         let mut state = state(&declared, ["-", "-"]);
         state.read = Some((1, Arc::new(declared)));
         let attempt = state.attempt.as_mut().unwrap();
-        let failed = StageFailure::new(Stage::Verified, reason, "", Retry::OnChange);
+        let failed = Stage::Verified.failure(reason, "", Retry::OnChange);
         attempt.result = Err(failed);
         attempt.retry_at = retry_at;
         state.declared(&object("a", 1)).unwrap();

@@ -176,7 +176,7 @@ fn a_refused_revision_is_not_tried_again_before_its_time() {
         (Retry::OnChange, None),
         (Retry::At(Duration::from_mins(1)), Some(59)),
     ] {
-        let failure = StageFailure::new(Stage::Serving, "ParentTaken", "taken", retry);
+        let failure = Stage::Serving.failure("ParentTaken", "taken", retry);
         refuse(&mut state, "a", failure);
         assert_eq!(next_step(&state, &declared, None), None);
         assert_eq!(
