@@ -33,11 +33,7 @@ pub fn is_path_segment(text: &str) -> bool {
 
 /// Returns true if the text is a label or annotation key: a name, or a DNS subdomain, a slash and a name.
 pub fn is_label_key(text: &str) -> bool {
-    let (prefix, name) = match text.split_once('/') {
-        Some((prefix, name)) => (Some(prefix), name),
-        None => (None, text),
-    };
-    prefix.is_none_or(is_dns_subdomain) && name.len() <= LABEL_CHARS_MAX && is_mixed_word(name)
+    is_qualified_word(text, LABEL_CHARS_MAX)
 }
 
 /// Returns true if the text is a label value.
@@ -49,11 +45,7 @@ pub fn is_label_value(text: &str) -> bool {
 ///
 /// 316 is the `maxLength` that Kubernetes' `metav1.Condition` has for `type`.
 pub fn is_condition_type(text: &str) -> bool {
-    let (prefix, name) = match text.split_once('/') {
-        Some((prefix, name)) => (Some(prefix), name),
-        None => (None, text),
-    };
-    text.len() <= 316 && prefix.is_none_or(is_dns_subdomain) && is_mixed_word(name)
+    text.len() <= 316 && is_qualified_word(text, 316)
 }
 
 /// Returns true if the text is a condition reason: one word that starts with a letter.
@@ -84,6 +76,15 @@ pub fn is_version(text: &str) -> bool {
 fn is_lower_word(text: &str) -> bool {
     let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
     !text.is_empty() && text.bytes().all(inner) && !text.starts_with('-') && !text.ends_with('-')
+}
+
+/// Returns true if the text is a name, or a DNS subdomain, a slash and a name.
+fn is_qualified_word(text: &str, name_chars_max: usize) -> bool {
+    let (prefix, name) = match text.split_once('/') {
+        Some((prefix, name)) => (Some(prefix), name),
+        None => (None, text),
+    };
+    prefix.is_none_or(is_dns_subdomain) && name.len() <= name_chars_max && is_mixed_word(name)
 }
 
 fn is_mixed_word(text: &str) -> bool {
