@@ -1,13 +1,11 @@
 //! A plugin in a ConfigMap object that the caller has read.
 
-use std::io::Read;
-
 use base64::{Engine, engine::general_purpose::STANDARD};
 use flate2::read::GzDecoder;
 use innkeeper_model::Digest;
 use serde_json::Value;
 
-use super::{ConfigMap, Failure, FailureKind, Part, error::check_size};
+use super::{ConfigMap, Failure, FailureKind, Part};
 
 /// The first bytes in a gzip file; no component starts with them.
 const GZIP: &[u8] = &[0x1f, 0x8b];
@@ -33,10 +31,7 @@ pub(super) fn read(
         Some(text) => text.as_bytes().to_vec(),
         None => unpacked(binary(object, &key)?, part)?,
     };
-    let size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-    check_size(part.what, size, part.bytes_max)?;
-    let digest = Digest::hash(&bytes);
-    Ok((bytes, digest))
+    part.with_digest(bytes)
 }
 
 fn binary(object: &Value, key: &str) -> Result<Vec<u8>, Failure> {
@@ -72,12 +67,9 @@ fn unpacked(bytes: Vec<u8>, part: Part) -> Result<Vec<u8>, Failure> {
     if !bytes.starts_with(GZIP) {
         return Ok(bytes);
     }
-    let mut unpacked = Vec::new();
     // 1 MiB of gzip can unpack to a gigabyte.
-    let mut reader = GzDecoder::new(&*bytes).take(part.bytes_max.saturating_add(1));
-    reader.read_to_end(&mut unpacked).map_err(|source| {
+    part.read(GzDecoder::new(&*bytes)).map_err(|source| {
         let message = format!("{} is damaged: it cannot be unpacked with gzip", part.what);
         FailureKind::ArtifactMalformed.because(message, source)
-    })?;
-    Ok(unpacked)
+    })
 }

@@ -1,7 +1,7 @@
 //! A plugin as a file below one directory, and no file elsewhere.
 
 use std::{
-    io::{self, Read},
+    io,
     os::fd::OwnedFd,
     path::{Component, Path},
 };
@@ -12,7 +12,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Failure, FailureKind, File, Part, Settings, error::check_size};
+use super::{Failure, FailureKind, File, Part, Settings};
 
 /// Reads a plugin part; the signature is beside the file.
 pub(super) async fn read(
@@ -42,14 +42,7 @@ fn read_below(directory: &Path, path: &str, part: Part) -> Result<(Vec<u8>, Dige
     if !file.metadata().map_err(unreadable)?.is_file() {
         return Err(refused("it is not a regular file"));
     }
-    let mut bytes = Vec::new();
-    file.take(part.bytes_max.saturating_add(1))
-        .read_to_end(&mut bytes)
-        .map_err(unreadable)?;
-    let size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-    check_size(part.what, size, part.bytes_max)?;
-    let digest = Digest::hash(&bytes);
-    Ok((bytes, digest))
+    part.with_digest(part.read(file).map_err(unreadable)?)
 }
 
 /// Opens a file below the directory.

@@ -21,7 +21,10 @@ pub mod tests;
 mod transport;
 mod trust;
 
-use std::{fmt, future};
+use std::{
+    fmt, future,
+    io::{self, Read},
+};
 
 use secrecy::SecretString;
 use serde_json::Value;
@@ -322,6 +325,22 @@ impl Part {
 
     const fn is_signature(self) -> bool {
         !self.suffix.is_empty()
+    }
+
+    /// Reads to the end, or one byte beyond the limit.
+    fn read(self, from: impl Read) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        from.take(self.bytes_max.saturating_add(1))
+            .read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Returns the bytes with the digest, if they are within the limit.
+    fn with_digest(self, bytes: Vec<u8>) -> Result<(Vec<u8>, Digest), Failure> {
+        let size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        error::check_size(self.what, size, self.bytes_max)?;
+        let digest = Digest::hash(&bytes);
+        Ok((bytes, digest))
     }
 }
 
