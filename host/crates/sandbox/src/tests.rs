@@ -76,6 +76,22 @@ fn plugin_of(engine: &Engine, guest: Guest) -> Plugin {
         .unwrap()
 }
 
+impl Plugin {
+    /// Calls the plugin with the usual request.
+    fn called(&self, reads: FakeReads, limits: &Limits) -> (CallReport, FakeReads) {
+        self.call(&request(), reads, &CONTEXT, limits).unwrap()
+    }
+}
+
+/// Returns why a component cannot be described.
+fn description_error(bytes: &[u8]) -> Error {
+    let limits = artifact::Limits::default();
+    let artifact = artifact::compile(&ENGINE, bytes, &limits, None).unwrap();
+    Described::load(&ENGINE, &artifact, &Limits::default())
+        .err()
+        .unwrap()
+}
+
 fn request() -> Request<'static> {
     Request {
         parent: r#"{"kind":"Web"}"#,
@@ -90,10 +106,7 @@ fn call(guest: Guest) -> CallReport {
 }
 
 fn call_with(guest: Guest, limits: &Limits) -> CallReport {
-    plugin(guest)
-        .call(&request(), FakeReads::default(), &CONTEXT, limits)
-        .unwrap()
-        .0
+    plugin(guest).called(FakeReads::default(), limits).0
 }
 
 fn secrets() -> Gvk {

@@ -198,10 +198,7 @@ fn rejects_contracts_that_lie_about_their_types() {
     let wit = contract().replace("now: func() -> u64;", "now: func() -> u32;");
     let import = r#"(import "innkeeper:plugin/host@0.1.0" "now" (func (result i32)))"#;
     let bytes = component(&wit, &module(import));
-    let artifact = artifact::compile(&ENGINE, &bytes, &artifact::Limits::default(), None).unwrap();
-    let error = Described::load(&ENGINE, &artifact, &Limits::default())
-        .err()
-        .unwrap();
+    let error = description_error(&bytes);
     assert!(matches!(error, Error::Link { .. }), "{error}");
 
     let wit = contract().replace("    config: json,\n", "");
@@ -211,10 +208,7 @@ fn rejects_contracts_that_lie_about_their_types() {
         "(param i32 i32 i32 i32 i32 i32)",
     );
     let bytes = component(&wit, &shorter);
-    let artifact = artifact::compile(&ENGINE, &bytes, &artifact::Limits::default(), None).unwrap();
-    let error = Described::load(&ENGINE, &artifact, &Limits::default())
-        .err()
-        .unwrap();
+    let error = description_error(&bytes);
     assert!(matches!(error, Error::Link { .. }), "{error}");
 }
 

@@ -164,9 +164,7 @@ fn an_endless_loop_ends_at_its_deadline() {
     };
     let looping = plugin(guest().doing("(loop $again (br $again))", &[]));
     let started = Instant::now();
-    let (called, _) = looping
-        .call(&request(), FakeReads::default(), &CONTEXT, &limits)
-        .unwrap();
+    let (called, _) = looping.called(FakeReads::default(), &limits);
     assert_eq!(
         called.end,
         End::Faulted(CallFault::DeadlineExceeded {
@@ -214,9 +212,7 @@ fn memory_ends_at_its_limit() {
     assert!(peak <= 1 << 20, "{peak}");
     // A memory that begins above the limit never comes to be.
     let large = plugin(guest().with_pages(17));
-    let (called, _) = large
-        .call(&request(), FakeReads::default(), &CONTEXT, &limits)
-        .unwrap();
+    let (called, _) = large.called(FakeReads::default(), &limits);
     assert_eq!(called.end, exceeded);
 }
 
@@ -234,12 +230,7 @@ fn a_call_waits_for_memory_that_others_may_need() {
         ..Limits::default()
     };
     let plugin = plugin_of(&engine, guest());
-    let call = |limits: &Limits| {
-        plugin
-            .call(&request(), FakeReads::default(), &CONTEXT, limits)
-            .unwrap()
-            .0
-    };
+    let call = |limits: &Limits| plugin.called(FakeReads::default(), limits).0;
     let alone = call(&limits);
     assert!(!alone.waited_for_memory, "{alone:?}");
     let memory = engine.memory(ALL * 3 / 4, false);
@@ -254,14 +245,7 @@ fn a_call_waits_for_memory_that_others_may_need() {
     // No call gets more than half of what the engine has.
     let growing = "(loop $again (drop (memory.grow (i32.const 1))) (br $again))";
     let growing = plugin_of(&engine, guest().doing(growing, &[]));
-    let (called, _) = growing
-        .call(
-            &request(),
-            FakeReads::default(),
-            &CONTEXT,
-            &Limits::default(),
-        )
-        .unwrap();
+    let (called, _) = growing.called(FakeReads::default(), &Limits::default());
     let limit_bytes = ALL / 2;
     let exceeded = End::Faulted(CallFault::MemoryExceeded { limit_bytes });
     assert_eq!(called.end, exceeded);
@@ -291,14 +275,7 @@ fn nothing_survives_a_call() {
         (i32.store8 (i32.const 140000) (i32.const 1))";
     let plugin = plugin(guest().doing(marking, &[]));
     for _ in 0..20 {
-        let (called, _) = plugin
-            .call(
-                &request(),
-                FakeReads::default(),
-                &CONTEXT,
-                &Limits::default(),
-            )
-            .unwrap();
+        let (called, _) = plugin.called(FakeReads::default(), &Limits::default());
         assert!(matches!(called.end, End::Answered(_)), "{:?}", called.end);
     }
 }
@@ -350,9 +327,7 @@ fn the_log_of_all_passes_is_bounded_per_second() {
     let plugin = plugin(guest().doing("(call $log (i32.const 1) {0})", &[&"x".repeat(60)]));
     let lines: Vec<usize> = (0..3)
         .map(|_| {
-            let (called, _) = plugin
-                .call(&request(), FakeReads::default(), &CONTEXT, &limits)
-                .unwrap();
+            let (called, _) = plugin.called(FakeReads::default(), &limits);
             called.log.len() * 10 + usize::try_from(called.log_dropped.lines).unwrap()
         })
         .collect();
@@ -442,13 +417,7 @@ fn reads_are_answered_counted_and_handed_back() {
         (if (i32.ne (i32.load (i32.const 24)) (i32.const 2)) (then (unreachable)))"
     );
     let (called, reads) = plugin(guest().doing(&reading, &GET_TEXTS))
-        .call(
-            &request(),
-            FakeReads::default(),
-            &CONTEXT,
-            &Limits::default(),
-        )
-        .unwrap();
+        .called(FakeReads::default(), &Limits::default());
     assert!(matches!(called.end, End::Answered(_)), "{:?}", called.end);
     assert_eq!((called.reads, called.read_bytes), (2, 17 + 4));
     assert_eq!(reads.asked, ["v1 Secret x", "v1 Secret [x]"]);
@@ -466,13 +435,7 @@ fn a_refused_read_is_the_guest_s_business() {
             (if (i32.ne (i32.load8_u (i32.const 20)) (i32.const {case})) (then (unreachable)))"
         );
         let (called, _) = plugin(guest().doing(&reading, &GET_TEXTS))
-            .call(
-                &request(),
-                FakeReads::failing(failure),
-                &CONTEXT,
-                &Limits::default(),
-            )
-            .unwrap();
+            .called(FakeReads::failing(failure), &Limits::default());
         assert!(matches!(called.end, End::Answered(_)), "{:?}", called.end);
     }
 }
@@ -481,14 +444,10 @@ fn a_refused_read_is_the_guest_s_business() {
 fn a_read_of_what_is_not_cached_parks_the_pass() {
     // The code after the read must not run.
     let reading = format!("{GET} (call $log (i32.const 2) {{2}})");
-    let (called, reads) = plugin(guest().doing(&reading, &GET_TEXTS))
-        .call(
-            &request(),
-            FakeReads::failing(ReadFailure::NotSynced(secrets())),
-            &CONTEXT,
-            &Limits::default(),
-        )
-        .unwrap();
+    let (called, reads) = plugin(guest().doing(&reading, &GET_TEXTS)).called(
+        FakeReads::failing(ReadFailure::NotSynced(secrets())),
+        &Limits::default(),
+    );
     assert_eq!(called.end, End::Parked(secrets()));
     assert_eq!(called.log, []);
     assert_eq!(reads.asked.len(), 1);
@@ -502,12 +461,7 @@ fn an_impossible_read_is_a_fault() {
             asked: Vec::new(),
         };
         let plugin = plugin(guest().doing(GET, texts));
-        match plugin
-            .call(&request(), reads, &CONTEXT, &Limits::default())
-            .unwrap()
-            .0
-            .end
-        {
+        match plugin.called(reads, &Limits::default()).0.end {
             End::Faulted(fault @ CallFault::ReadRejected { .. }) => fault.to_string(),
             other => panic!("{other:?}"),
         }
@@ -630,9 +584,7 @@ fn fuel_is_the_same_in_every_run() {
         .unwrap();
     let cost = || {
         let limits = Limits::default();
-        let (called, _) = plugin
-            .call(&request(), FakeReads::default(), &CONTEXT, &limits)
-            .unwrap();
+        let (called, _) = plugin.called(FakeReads::default(), &limits);
         called.fuel.unwrap()
     };
     let first = cost();
@@ -651,9 +603,7 @@ fn a_fuelled_engine_keeps_deadlines() {
     let plugin = described(&metered, &bytes)
         .configure(&serde_json::Map::new(), &checker())
         .unwrap();
-    let (called, _) = plugin
-        .call(&request(), FakeReads::default(), &CONTEXT, &limits)
-        .unwrap();
+    let (called, _) = plugin.called(FakeReads::default(), &limits);
     assert!(
         matches!(called.end, End::Faulted(CallFault::DeadlineExceeded { .. })),
         "{:?}",

@@ -359,11 +359,6 @@ fn a_plugin_that_exports_another_type_is_refused() {
         (func (export "innkeeper:plugin/reconciler@0.1.0#describe") (result i32) (i32.const 7))
         (func (export "innkeeper:plugin/reconciler@0.1.0#reconcile")
           (param i32 i32 i32 i32 i32 i32 i32 i32) (result i32) (unreachable)))"#;
-    let bytes = component(&wit, module);
-    let limits = artifact::Limits::default();
-    let artifact = artifact::compile(&ENGINE, &bytes, &limits, None).unwrap();
-    let error = Described::load(&ENGINE, &artifact, &Limits::default())
-        .err()
-        .unwrap();
+    let error = description_error(&component(&wit, module));
     assert!(matches!(error, Error::Link { .. }), "{error}");
 }
