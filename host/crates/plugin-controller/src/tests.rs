@@ -110,6 +110,16 @@ fn state(before: &Declared, [loaded, active]: [&str; 2]) -> PluginState {
     }
 }
 
+/// Adds a component to the last attempt to load.
+fn add_component(state: &mut PluginState) -> &'static Described {
+    let (_, described) = &COMPONENTS[0];
+    state.attempt.as_mut().unwrap().component = Some(VerifiedComponent {
+        described: described.clone(),
+        verified_by: String::new(),
+    });
+    described
+}
+
 fn begin(history: &mut History, name: &str, activation: &Activation) {
     let plugin = plugin(name);
     let past = PastRevision {

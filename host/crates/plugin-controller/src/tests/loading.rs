@@ -49,11 +49,7 @@ fn a_running_load_is_waited_for_and_keeps_nothing_else_waiting() {
 fn another_configuration_of_a_loaded_component_is_not_loaded() {
     let declare = |name: &str| declare(json!({"config": {"name": name}}));
     let mut state = state(&declare("a"), ["a", "a"]);
-    let (_, described) = &COMPONENTS[0];
-    state.attempt.as_mut().unwrap().component = Some(VerifiedComponent {
-        described: described.clone(),
-        verified_by: String::new(),
-    });
+    add_component(&mut state);
     assert_eq!(next_step(&state, &declare("b"), None), Some(Action::Load));
     let configure = |state: &mut PluginState, name: &str| {
         let declared = declare(name);

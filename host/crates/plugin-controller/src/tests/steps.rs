@@ -200,11 +200,7 @@ fn actions_come_in_their_order_and_end() {
     let before = declare(json!({"config": {"name": "a"}}));
     let now = declare(json!({"config": {"name": "b"}, "suspend": true}));
     let mut state = state(&before, ["a", "a"]);
-    let (_, described) = &COMPONENTS[0];
-    state.attempt.as_mut().unwrap().component = Some(VerifiedComponent {
-        described: described.clone(),
-        verified_by: String::new(),
-    });
+    add_component(&mut state);
     let taken = TakenKind {
         kind: GroupKind::new("example.com", "Web"),
         by: PluginName::new("older").unwrap(),

@@ -115,11 +115,7 @@ fn a_loaded_component_serves_only_a_declaration_that_verifies_it_alike() {
     let key = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n";
     let before = declare(json!({"keys": [key]}));
     let mut state = state(&before, ["a", "-"]);
-    let (_, described) = &COMPONENTS[0];
-    state.attempt.as_mut().unwrap().component = Some(VerifiedComponent {
-        described: described.clone(),
-        verified_by: String::new(),
-    });
+    let described = add_component(&mut state);
     let has_component = |now: &Declared| state.component(now, described.digest()).is_some();
     assert!(has_component(&before));
     let mut other = before.clone();
