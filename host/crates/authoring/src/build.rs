@@ -182,35 +182,39 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_component_with_a_schema_outside_of_the_accepted_form_is_not_built() {
+    /// Builds a component with a description that is refused, and returns the failure.
+    fn refusal(name: &str, description: Description) -> (Exit, String) {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("pond.wasm");
-        let description = Description {
-            config_schema: Some(r##"{"properties": {"a": {"$ref": "#"}}}"##.to_owned()),
-            ..Description::default()
-        };
+        let path = directory.path().join(format!("{name}.wasm"));
         let bytes = guest().describing(description).build();
         fs::write(&path, &bytes).unwrap();
         let component = Component {
-            guest: Guest::for_package("pond"),
+            guest: Guest::for_package(name),
             path,
             size_bytes: bytes.len(),
             written: true,
         };
         let out = tempfile::tempdir().unwrap();
         let failure: Failure = finish(&component, out.path()).unwrap_err();
-        assert_eq!(failure.exit(), Exit::Failure);
+        assert_eq!(fs::read_dir(out.path()).unwrap().count(), 0);
         let text = innkeeper_model::error_chain(&failure).to_string();
+        (failure.exit(), text)
+    }
+
+    #[test]
+    fn a_component_with_a_schema_outside_of_the_accepted_form_is_not_built() {
+        let description = Description {
+            config_schema: Some(r##"{"properties": {"a": {"$ref": "#"}}}"##.to_owned()),
+            ..Description::default()
+        };
+        let (exit, text) = refusal("pond", description);
+        assert_eq!(exit, Exit::Failure);
         let expected = "config-schema.properties.a.$ref: $ref is not accepted: state the schema in place of the reference";
         assert!(text.contains(expected), "{text}");
-        assert_eq!(fs::read_dir(out.path()).unwrap().count(), 0);
     }
 
     #[test]
     fn a_component_whose_definition_refuses_the_conditions_of_the_host_is_not_built() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("web.wasm");
         let status = json!({
             "type": "object", "required": ["address"],
             "properties": {"address": {"type": "string"}, "conditions": {
@@ -234,22 +238,11 @@ mod tests {
             crds: vec![crd.to_string()],
             ..Description::default()
         };
-        let bytes = guest().describing(description).build();
-        fs::write(&path, &bytes).unwrap();
-        let component = Component {
-            guest: Guest::for_package("web"),
-            path,
-            size_bytes: bytes.len(),
-            written: true,
-        };
-        let out = tempfile::tempdir().unwrap();
-        let failure: Failure = finish(&component, out.path()).unwrap_err();
-        let text = innkeeper_model::error_chain(&failure).to_string();
+        let (_, text) = refusal("web", description);
         let expected = "the definition webs.example.com v1 refuses the host's conditions";
         assert!(
             text.contains(expected) && text.contains("status.address: is required"),
             "{text}"
         );
-        assert_eq!(fs::read_dir(out.path()).unwrap().count(), 0);
     }
 }

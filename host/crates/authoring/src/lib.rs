@@ -17,6 +17,8 @@ pub mod registry;
 pub mod render;
 mod statuses;
 pub mod testing;
+#[cfg(test)]
+mod tests;
 
 pub use args::{
     BuildArgs, CacheArgs, FetchArgs, InspectArgs, Inspected, LoadArgs, ManifestsArgs, NewArgs,

@@ -1,6 +1,6 @@
 //! Files that are not plugins; the tests that build plugins inspect these.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 
 use expect_test::expect;
 use innkeeper_model::{Digest, foreign::is_deceptive};
@@ -8,7 +8,10 @@ use innkeeper_sandbox::testing::{Description, guest};
 use innkeeper_source::{Package, RegistryArtifact, tests::shared::TestRegistry};
 
 use super::*;
-use crate::args::{Inspected, LoadArgs, RegistryArgs};
+use crate::{
+    args::{Inspected, LoadArgs, RegistryArgs},
+    tests::captured,
+};
 
 fn inspect(bytes: &[u8], output: ResultFormat) -> (Exit, String, String) {
     let mut file = tempfile::NamedTempFile::new().unwrap();
@@ -33,14 +36,7 @@ fn look_at_in(
         },
         output,
     };
-    let mut stdin = io::empty();
-    let mut stdout = Vec::new();
-    let mut stderr = Vec::new();
-    let mut streams = Streams::new(&mut stdin, &mut stdout, &mut stderr);
-    let code = run(&args, &mut streams);
-    let exit = streams.end(code);
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (exit, text(stdout), text(stderr))
+    captured(b"", |streams| run(&args, streams))
 }
 
 #[test]

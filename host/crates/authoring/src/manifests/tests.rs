@@ -1,7 +1,5 @@
 //! Manifests for a made-up plugin.
 
-use std::io;
-
 use clap::Parser as _;
 use expect_test::{expect, expect_file};
 use innkeeper_model::{
@@ -10,6 +8,7 @@ use innkeeper_model::{
 };
 
 use super::*;
+use crate::tests::captured;
 
 fn pond() -> Manifest {
     let child = |api_version: &str, kind: &str| ChildKind {
@@ -257,23 +256,13 @@ fn nothing_is_allowed_by_a_wildcard() {
     }
 }
 
-fn failure(args: &ManifestsArgs) -> (Exit, String) {
-    let mut stdin = io::empty();
-    let mut stdout = Vec::new();
-    let mut stderr = Vec::new();
-    let mut streams = Streams::new(&mut stdin, &mut stdout, &mut stderr);
-    let code = run(args, &mut streams);
-    let exit = streams.end(code);
-    (exit, String::from_utf8(stderr).unwrap())
-}
-
 #[test]
 fn rejects_load_artifact() {
     let args = ManifestsArgs {
         plugins: vec![Inspected::File("/nowhere/pond.wasm".into())],
         ..setup(&[])
     };
-    let (exit, message) = failure(&args);
+    let (exit, _, message) = captured(b"", |streams| run(&args, streams));
     assert_eq!(exit, Exit::Usage);
     assert!(message.contains("/nowhere/pond.wasm"), "{message}");
 }

@@ -1,4 +1,4 @@
-use std::{fs, io, sync::Arc};
+use std::{fs, sync::Arc};
 
 use innkeeper_model::foreign::is_deceptive;
 use innkeeper_sandbox::testing::guest;
@@ -8,7 +8,10 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::*;
-use crate::args::{LoadArgs, RegistryArgs};
+use crate::{
+    args::{LoadArgs, RegistryArgs},
+    tests::captured,
+};
 
 /// A command's exit code and output.
 #[derive(Debug)]
@@ -23,16 +26,11 @@ async fn run(
     command: impl FnOnce(&mut Streams<'_>) -> Result<Exit, Failure> + Send + 'static,
 ) -> CommandOutput {
     let work = move || {
-        let mut stdin = io::empty();
-        let mut stdout = Vec::new();
-        let mut stderr = Vec::new();
-        let mut streams = Streams::new(&mut stdin, &mut stdout, &mut stderr);
-        let code = command(&mut streams);
-        let exit = streams.end(code);
+        let (exit, out, error) = captured(b"", command);
         CommandOutput {
             exit,
-            out: serde_json::from_slice(&stdout).unwrap_or_default(),
-            error: String::from_utf8(stderr).unwrap(),
+            out: serde_json::from_str(&out).unwrap_or_default(),
+            error,
         }
     };
     tokio::task::spawn_blocking(work).await.unwrap()

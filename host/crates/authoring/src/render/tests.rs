@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
 use super::{reads::OfflineReads, *};
-use crate::args::LoadArgs;
+use crate::{args::LoadArgs, tests::captured};
 
 pub(crate) type Answer = fn(&Request<'_>, &mut OfflineReads, &Context) -> End;
 
@@ -196,16 +196,12 @@ impl Given {
     }
 
     fn render(&self, guest: &Pond) -> (Exit, String, String) {
-        let (mut stdin, mut stdout, mut stderr) =
-            (io::Cursor::new(self.stdin.clone()), Vec::new(), Vec::new());
-        let mut streams = Streams::new(&mut stdin, &mut stdout, &mut stderr);
         let parent = self.args.parent.as_deref().unwrap();
         let call: &Call<'_> = &|request, reads, context| Ok(guest.call(request, reads, context));
-        let done = Files::read(&paths(&self.args, parent), &mut streams)
-            .and_then(|files| pass(&guest.manifest, call, &self.args, files, 0, &mut streams));
-        let exit = streams.end(done);
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        (exit, text(stdout), text(stderr))
+        captured(self.stdin.as_bytes(), |streams| {
+            let files = Files::read(&paths(&self.args, parent), streams)?;
+            pass(&guest.manifest, call, &self.args, files, 0, streams)
+        })
     }
 }
 
