@@ -54,33 +54,18 @@ impl LimitExceeded {
     }
 
     pub(crate) fn objects(place: (&PluginName, Option<&str>), limits: &Limits) -> Self {
-        let max = limits.namespace_objects_max;
-        let place = describe_place(place);
-        Self::quota(
-            format!("{place} has reached its limit of {max} children"),
-            "parents",
-            OBJECTS_PER_NAMESPACE,
-        )
+        let max = format!("{} children", limits.namespace_objects_max);
+        Self::namespace_quota(place, &max, OBJECTS_PER_NAMESPACE)
     }
 
     pub(crate) fn nested(place: (&PluginName, Option<&str>), limits: &Limits) -> Self {
-        let max = limits.namespace_nested_max;
-        let place = describe_place(place);
-        Self::quota(
-            format!("{place} has reached its limit of {max} children that are parents"),
-            "parents",
-            NESTED_PARENTS_PER_NAMESPACE,
-        )
+        let max = format!("{} children that are parents", limits.namespace_nested_max);
+        Self::namespace_quota(place, &max, NESTED_PARENTS_PER_NAMESPACE)
     }
 
     pub(crate) fn bytes(place: (&PluginName, Option<&str>), limits: &Limits) -> Self {
-        let max = limits.namespace_bytes_max;
-        let place = describe_place(place);
-        Self::quota(
-            format!("{place} has reached its limit of {max} bytes for all children"),
-            "parents",
-            BYTES_PER_NAMESPACE,
-        )
+        let max = format!("{} bytes for all children", limits.namespace_bytes_max);
+        Self::namespace_quota(place, &max, BYTES_PER_NAMESPACE)
     }
 
     pub(crate) fn retained(limits: &Limits) -> Self {
@@ -122,6 +107,12 @@ impl LimitExceeded {
     /// Returns the limit and the remedy.
     pub(crate) fn sentence(&self) -> String {
         format!("{}; {}", self.because, self.remedy)
+    }
+
+    fn namespace_quota(place: (&PluginName, Option<&str>), max: &str, limit: &str) -> Self {
+        let place = describe_place(place);
+        let because = format!("{place} has reached its limit of {max}");
+        Self::quota(because, "parents", limit)
     }
 
     fn quota(because: String, objects: &str, limit: &str) -> Self {
