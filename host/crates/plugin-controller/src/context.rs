@@ -3,15 +3,16 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
-use innkeeper_cluster::{Cause, Cluster, Interest, Registration};
+use innkeeper_cluster::{Cause, Cluster, Interest, Observed, Registration};
 use innkeeper_model::{
     GroupKind, Gvk, Object, ObjectId, PluginName, Resource, Retry, Scope, Selector,
 };
-use innkeeper_reconcile::Shared;
+use innkeeper_reconcile::{Next, Shared};
 use parking_lot::Mutex;
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -24,6 +25,9 @@ use crate::{
     rollout::{CandidatePlans, Moment},
     stage::{Stage, StageFailure},
 };
+
+/// Retry interval for passes that cannot read their Plugin. A trigger follows once it can, so this is only a safety net.
+pub(crate) const WAITING_RECHECK: Duration = Duration::from_secs(30);
 
 /// The manager's dependencies.
 pub struct ManagerContext {
@@ -144,6 +148,20 @@ pub(crate) fn interest(name: PluginName, selector: Option<Selector>) -> Interest
 /// Returns a Plugin's object ID by name.
 pub(crate) fn id_of(name: &PluginName) -> ObjectId {
     ObjectId::new(plugin_kind().group_kind(), None, name.as_str())
+}
+
+/// Returns an observed Plugin; otherwise the next pass, which is [`Next::Forget`] for one that is gone.
+pub(crate) async fn observe(registration: &Registration, id: &ObjectId) -> Result<Object, Next> {
+    match registration.observe(id).await {
+        Observed::Ready(observation) => Ok(observation.parent),
+        Observed::Gone => Err(Next::Forget),
+        Observed::Behind { until } => Err(Next::AwaitOwnWrites(
+            until.saturating_duration_since(Instant::now()),
+        )),
+        Observed::NotReady { .. } | Observed::NamespaceFull { .. } => {
+            Err(Next::AwaitCache(WAITING_RECHECK))
+        }
+    }
 }
 
 /// Returns a Plugin's resource.

@@ -11,27 +11,23 @@ use std::{
     time::Duration,
 };
 
-use innkeeper_cluster::Observed;
 use innkeeper_model::{Object, ObjectId, PluginName, error_chain};
 use innkeeper_reconcile::{
     Attempt, Next,
     controller::{self, Triggered, Work, queue::Class},
 };
 use parking_lot::Mutex;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 use tracing::{info, warn};
 
 use crate::{
     act,
     claims::Age,
-    context::{Context, ManagerContext, declared},
+    context::{Context, ManagerContext, declared, observe},
     gone::{record_deletion, report_deletions},
     pass, resource,
     state::{PluginState, stored_needs},
 };
-
-/// Retry interval for passes that cannot read their Plugin. A trigger follows once it can, so this is only a safety net.
-pub(crate) const WAITING_RECHECK: Duration = Duration::from_secs(30);
 
 /// Interval at which a new host checks whether the first Plugin list is complete.
 const LISTED_RECHECK: Duration = Duration::from_secs(1);
@@ -222,43 +218,38 @@ impl Work for Manager {
     }
 
     async fn pass(&self, id: ObjectId, attempt: Attempt) -> Next {
-        let observation = match self.cx.registration.observe(&id).await {
-            Observed::Ready(observation) => observation,
-            Observed::Gone => {
-                self.forget(&id).await;
-                return Next::Forget;
-            }
-            Observed::Behind { until } => {
-                return Next::AwaitOwnWrites(until.saturating_duration_since(Instant::now()));
-            }
-            // The active revision stays active.
-            Observed::NotReady { .. } | Observed::NamespaceFull { .. } => {
-                return Next::AwaitCache(WAITING_RECHECK);
+        let plugin = match observe(&self.cx.registration, &id).await {
+            Ok(plugin) => plugin,
+            // The active revision stays active while the next pass waits.
+            Err(next) => {
+                if next == Next::Forget {
+                    self.forget(&id).await;
+                }
+                return next;
             }
         };
         // Not earlier: the first observation shows that all Plugins are in the cache.
         self.expected.call_once(|| self.expect_all());
-        let plugin = &observation.parent;
         // The Plugin was deleted and recreated between two passes, and none saw it gone.
-        let is_another = |state: &PluginState| !state.is_of(plugin);
+        let is_another = |state: &PluginState| !state.is_of(&plugin);
         if self.states.lock().get(&id).is_some_and(is_another) {
             self.forget(&id).await;
         }
         let state = self.states.lock().remove(&id);
         let state = match state {
             Some(state) => Some(state),
-            None => self.first_state(plugin).await,
+            None => self.first_state(&plugin).await,
         };
         let Some(mut state) = state else {
             return Next::Backoff;
         };
         // The hash key may have come back since the last pass, and no event reports that.
         let key = self.cx.shared.hash_key.get();
-        state.recover_history(plugin, key, self.cx.moment(plugin.generation));
-        let next = pass::run(&self.cx, plugin, &mut state, attempt.changed).await;
+        state.recover_history(&plugin, key, self.cx.moment(plugin.generation));
+        let next = pass::run(&self.cx, &plugin, &mut state, attempt.changed).await;
         self.narrow_claims(&id, &state);
         self.follow_analysis(&id, &state);
-        self.cx.loader.need(&id, state.needs(plugin));
+        self.cx.loader.need(&id, state.needs(&plugin));
         self.states.lock().insert(id, state);
         next
     }

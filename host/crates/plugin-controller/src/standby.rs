@@ -7,20 +7,18 @@ use std::{
 };
 
 use futures::FutureExt;
-use innkeeper_cluster::{Observed, Registration};
+use innkeeper_cluster::Registration;
 use innkeeper_model::{Gvk, Object, ObjectId, PluginName, Retry, Selector};
 use innkeeper_reconcile::{
     Attempt, Next,
     controller::{self, Triggered, Work},
 };
 use parking_lot::Mutex;
-use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::{
-    context::{declared, interest},
+    context::{WAITING_RECHECK, declared, interest, observe},
     load::{LoadId, Loader, Loading, VerifiedComponent},
-    manager::WAITING_RECHECK,
     resource::Declared,
     stage::StageFailure,
     state::stored_needs,
@@ -182,9 +180,9 @@ impl Work for Warmer {
     }
 
     async fn pass(&self, id: ObjectId, _: Attempt) -> Next {
-        let plugin = match self.registration.observe(&id).await {
-            Observed::Ready(observation) => observation.parent,
-            Observed::Gone => {
+        let plugin = match observe(&self.registration, &id).await {
+            Ok(plugin) => plugin,
+            Err(Next::Forget) => {
                 if let Ok(name) = PluginName::new(&id.name) {
                     let loading = self.loading.lock().remove(&name).flatten();
                     // First, because a running load states needs.
@@ -196,12 +194,7 @@ impl Work for Warmer {
                 self.loader.forget(&id, None);
                 return Next::Forget;
             }
-            Observed::Behind { until } => {
-                return Next::AwaitOwnWrites(until.saturating_duration_since(Instant::now()));
-            }
-            Observed::NotReady { .. } | Observed::NamespaceFull { .. } => {
-                return Next::AwaitCache(WAITING_RECHECK);
-            }
+            Err(next) => return next,
         };
         self.drop_triggers();
         // A takeover resumes the active revision from this host's cache.
