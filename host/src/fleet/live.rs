@@ -17,7 +17,7 @@ use innkeeper_plugin_controller::{
 use innkeeper_policy::Grants;
 use innkeeper_reconcile::{Candidate, Differences, Reconciler, Revision, Shared, until_read};
 use innkeeper_sandbox::Described;
-use innkeeper_server::run::{self, ReadOnlyHost};
+use innkeeper_server::run;
 use serde_json::{Map, Value};
 use tokio::{task::JoinSet, time::Instant};
 use tracing::debug;
@@ -53,27 +53,18 @@ pub(super) async fn plan(
     dump: Option<Dump>,
     inputs: Inputs,
 ) -> Result<Noted, Failure> {
+    let threads = inputs.threads;
+    let is_dump = dump.is_some();
+    let work = |shared| plan_with(args, requested, inputs, shared, is_dump);
     let Some(mut dump) = dump else {
         let client = run::client(&args.connection).await?;
         let namespaces = args.namespaces.as_ref();
-        let own = &args.host_namespace;
-        let host = ReadOnlyHost::start(client, namespaces, own, inputs.threads).await?;
-        let shared = Arc::clone(&host.shared);
-        return host
-            .run(plan_with(args, requested, inputs, shared, false))
-            .await;
+        return run::read_only(client, namespaces, &args.host_namespace, threads, work).await;
     };
     let namespaces = dump.namespaces.take();
     let own = dump.host_namespace.clone();
     let (client, mut unanswered) = dump.client();
-    let planning = async {
-        let namespaces = namespaces.as_ref();
-        let threads = inputs.threads;
-        let host = ReadOnlyHost::start(client, namespaces, &own, threads).await?;
-        let shared = Arc::clone(&host.shared);
-        host.run(plan_with(args, requested, inputs, shared, true))
-            .await
-    };
+    let planning = run::read_only(client, namespaces.as_ref(), &own, threads, work);
     let missing = async {
         match unanswered.wait_for(Option::is_some).await {
             Ok(first) => first.clone().unwrap_or_default(),
@@ -98,12 +89,15 @@ pub(super) async fn dump(args: &FleetArgs, inputs: Inputs, to: &Path) -> Result<
     let recorder = Recorder::default();
     let client = recorder.client(run::client(&args.connection).await?);
     let namespaces = args.namespaces.as_ref();
-    let own = &args.host_namespace;
-    let host = ReadOnlyHost::start(client, namespaces, own, inputs.threads).await?;
-    let shared = Arc::clone(&host.shared);
-    // Only the plan itself shows what it reads, because plugins read too.
-    let planning = plan_with(args, &[], inputs, Arc::clone(&shared), true);
-    let (FleetPlan { forecast, .. }, _) = host.run(Box::pin(planning)).await?;
+    let threads = inputs.threads;
+    let work = |shared: Arc<Shared>| async move {
+        // Only the plan itself shows what it reads, because plugins read too.
+        let planning = plan_with(args, &[], inputs, Arc::clone(&shared), true);
+        let (FleetPlan { forecast, .. }, _) = Box::pin(planning).await?;
+        Ok((forecast, shared))
+    };
+    let planning = run::read_only(client, namespaces, &args.host_namespace, threads, work);
+    let (forecast, shared) = planning.await?;
     let key = shared
         .hash_key
         .get()

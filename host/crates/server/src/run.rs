@@ -62,7 +62,7 @@ use crate::{
 };
 use clients::Clients;
 use files::LoadedFiles;
-pub use read_only::{ReadOnlyHost, client};
+pub use read_only::{client, read_only};
 use resources::PluginResources;
 pub use signals::{Shutdown, listen};
 pub use status_registry::StatusRegistry;

@@ -27,68 +27,53 @@ use crate::{
 /// The time limit for the API server's first response: longer than discovery takes in a large cluster.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A host that only reads.
-pub struct ReadOnlyHost {
-    /// The context for dry runs.
-    pub shared: Arc<Shared>,
-    tasks: Tasks,
-}
-
-impl ReadOnlyHost {
-    /// Reads the cluster and its host's objects. All threads are for dry runs.
-    pub async fn start(
-        client: kube::Client,
-        namespaces: Option<&Vec<String>>,
-        host_namespace: &str,
-        threads: NonZeroUsize,
-    ) -> Result<Self, Failure> {
-        let scope = ScopeArgs {
-            namespaces: namespaces.cloned(),
-            // Only a host that installs definitions watches them.
-            crds: Definitions::Ignore,
-        };
-        let mut tasks = Tasks::default();
-        // Nobody checks it: there is no admin server.
-        let heartbeat = Heartbeats::default().expect("watches", Duration::MAX);
-        let cluster = tasks.read(client.clone(), &scope, heartbeat);
-        let writer = Arc::new(Writer::new(client, Claim::awaited()));
-        timeout(CONNECT_TIMEOUT, wait_for_namespaces(&cluster))
-            .await
-            .or_fail(
-                Exit::Failure,
-                format!(
-                    "the API server did not answer within {} s: check its address and the network",
-                    CONNECT_TIMEOUT.as_secs()
-                ),
-            )??;
-        let inventory = Inventory::read(&cluster, Arc::clone(&writer), host_namespace)
-            .await
-            .or_fail(
-                Exit::Failure,
-                "failed to read the inventory of kinds that plugins have created",
-            )?;
-        let hash_key = hash_key(&cluster, &inventory).await?;
-        let pool = Pool::start(threads).or_fail(Exit::Failure, SANDBOX)?;
-        let metrics = Arc::<Metrics>::default();
-        let shared = Arc::new(Shared {
-            host_namespaces: vec![host_namespace.to_owned()],
-            ..shared(cluster, writer, pool.for_dry_runs(), inventory, &metrics)
-        });
-        key::set(&shared, hash_key);
-        Ok(Self { shared, tasks })
-    }
-
-    /// Runs work that needs the cache; fails if the cache ends first.
-    pub async fn run<T>(
-        mut self,
-        work: impl Future<Output = Result<T, Failure>>,
-    ) -> Result<T, Failure> {
-        tokio::select! {
-            result = work => result,
-            Some(result) = self.tasks.background.join_next() => {
-                joined(result)?;
-                Err(Failure::new(Exit::Failure, TASK_ENDED))
-            }
+/// Runs work with the context for dry runs, once the host's objects are read; fails if the cache ends first. All
+/// threads are for dry runs.
+pub async fn read_only<T, F: Future<Output = Result<T, Failure>>>(
+    client: kube::Client,
+    namespaces: Option<&Vec<String>>,
+    host_namespace: &str,
+    threads: NonZeroUsize,
+    work: impl FnOnce(Arc<Shared>) -> F,
+) -> Result<T, Failure> {
+    let scope = ScopeArgs {
+        namespaces: namespaces.cloned(),
+        // Only a host that installs definitions watches them.
+        crds: Definitions::Ignore,
+    };
+    let mut tasks = Tasks::default();
+    // Nobody checks it: there is no admin server.
+    let heartbeat = Heartbeats::default().expect("watches", Duration::MAX);
+    let cluster = tasks.read(client.clone(), &scope, heartbeat);
+    let writer = Arc::new(Writer::new(client, Claim::awaited()));
+    timeout(CONNECT_TIMEOUT, wait_for_namespaces(&cluster))
+        .await
+        .or_fail(
+            Exit::Failure,
+            format!(
+                "the API server did not answer within {} s: check its address and the network",
+                CONNECT_TIMEOUT.as_secs()
+            ),
+        )??;
+    let inventory = Inventory::read(&cluster, Arc::clone(&writer), host_namespace)
+        .await
+        .or_fail(
+            Exit::Failure,
+            "failed to read the inventory of kinds that plugins have created",
+        )?;
+    let hash_key = hash_key(&cluster, &inventory).await?;
+    let pool = Pool::start(threads).or_fail(Exit::Failure, SANDBOX)?;
+    let metrics = Arc::<Metrics>::default();
+    let shared = Arc::new(Shared {
+        host_namespaces: vec![host_namespace.to_owned()],
+        ..shared(cluster, writer, pool.for_dry_runs(), inventory, &metrics)
+    });
+    key::set(&shared, hash_key);
+    tokio::select! {
+        result = work(shared) => result,
+        Some(result) = tasks.background.join_next() => {
+            joined(result)?;
+            Err(Failure::new(Exit::Failure, TASK_ENDED))
         }
     }
 }
