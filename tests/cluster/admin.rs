@@ -115,6 +115,9 @@ fn a_host_reports_readiness_and_counts_its_work() {
         after.contains("workqueue_unfinished_work_seconds{"),
         "{after}"
     );
+    // Without controllers, each of the two writes leaves a Deployment as the plugin predicts it.
+    let predictions = sum(&after, "innkeeper_plugin_predictions_used_total", plugin);
+    assert!(predictions >= 2.0, "{after}");
     assert!(!after.contains("innkeeper_plugin_faults_total{"), "{after}");
     check_process_metrics(&after);
     let errors = "controller_runtime_reconcile_errors_total";

@@ -64,6 +64,7 @@ impl Guest {
             children,
             phase: Phase::Reconcile,
             namespace_terminating: false,
+            predict: false,
         };
         let context = Context {
             now_ms: 1_790_000_000_000,

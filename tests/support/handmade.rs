@@ -149,7 +149,7 @@ fn component(parts: &Parts<'_>) -> Vec<u8> {
           (func (export "innkeeper:plugin/reconciler@0.1.0#describe") (result i32)
             {} (i32.const 0))
           (func (export "innkeeper:plugin/reconciler@0.1.0#reconcile")
-            (param i32 i32 i32 i32 i32 i32 i32 i32) (result i32) {}))"#,
+            (param i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32) {}))"#,
         parts.fields, parts.describe, parts.reconcile,
     );
     encoded(&contract, &module)

@@ -13,6 +13,9 @@ use innkeeper_sdk::hash::sha256_hex;
 /// It is on the workload and not on the Pods, because a change of the hash algorithm must not replace Pods.
 pub const TEMPLATE_HASH: &str = "innkeeper-sdk/template-hash";
 
+/// The annotation's place in a workload, as a JSON pointer.
+pub(crate) const TEMPLATE_HASH_POINTER: &str = "/metadata/annotations/innkeeper-sdk~1template-hash";
+
 /// The hash of a stated template: a Pod template, or a CronJob's whole spec.
 ///
 /// A reconciler marks the child with it, and states `Ready` only when the observed child has the mark.

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use kube::Resource;
 use serde::Deserialize;
 
-use crate::rollout::{TEMPLATE_HASH, TemplateHash};
-use innkeeper_sdk::children::{Children, Observed};
+use crate::rollout::{TEMPLATE_HASH, TEMPLATE_HASH_POINTER, TemplateHash};
+use innkeeper_sdk::children::{Children, Reads};
 use innkeeper_sdk::fault::Fault;
 
 /// An observed Deployment or StatefulSet.
@@ -39,6 +39,9 @@ pub struct Workload {
     pub status: WorkloadStatus,
     metadata: WorkloadMetadata,
     spec: WorkloadSpec,
+    /// The methods record what they return, because predictions hold only if that stays the same.
+    #[serde(skip)]
+    reads: Reads,
 }
 
 /// A [`Workload`]'s Pod counts; 0 until the controller has observed it.
@@ -191,11 +194,18 @@ impl Workload {
     where
         T: Resource<DynamicType = ()>,
     {
-        children.find::<T>(name).map(Observed::parse).transpose()
+        let Some(child) = children.find::<T>(name) else {
+            return Ok(None);
+        };
+        let (mut workload, reads) = child.parse_recorded::<Self>()?;
+        reads.add("/status");
+        workload.reads = reads;
+        Ok(Some(workload))
     }
 
     /// Returns whether the status is older than the spec.
     pub fn is_stale(&self) -> bool {
+        self.reads.add("/metadata/generation");
         self.status.observed_generation < self.metadata.generation
     }
 
@@ -206,6 +216,7 @@ impl Workload {
 
     /// Returns whether the current spec has this template and the status belongs to it.
     pub fn is_current(&self, template: &TemplateHash) -> bool {
+        self.reads.add(TEMPLATE_HASH_POINTER);
         template.is(self.metadata.annotations.get(TEMPLATE_HASH)) && self.is_settled()
     }
 
@@ -220,12 +231,14 @@ impl Workload {
 
     /// `spec.replicas`, which the API server sets to 1 when it is absent.
     pub fn replicas(&self) -> i32 {
+        self.reads.add("/spec/replicas");
         self.spec.replicas.unwrap_or(1)
     }
 
     /// Returns whether this is a StatefulSet that replaces Pods without waiting for others, including Pods that never
     /// became ready.
     pub fn is_parallel(&self) -> bool {
+        self.reads.add("/spec/podManagementPolicy");
         self.spec.management == "Parallel"
     }
 
@@ -249,6 +262,9 @@ impl Workload {
 
     /// A Pod template annotation.
     pub fn annotation(&self, key: &str) -> Option<&str> {
+        let key_part = key.replace('~', "~0").replace('/', "~1");
+        let annotations = "/spec/template/metadata/annotations";
+        self.reads.add(&format!("{annotations}/{key_part}"));
         self.spec
             .template
             .metadata
@@ -260,10 +276,17 @@ impl Workload {
     /// The image of a container in the Pod template, init containers excluded.
     pub fn image(&self, container: &str) -> Option<&str> {
         let containers = &self.spec.template.spec.containers;
-        let container = containers
+        let index = containers
             .iter()
-            .find(|candidate| candidate.name == container)?;
-        Some(&container.image)
+            .position(|candidate| candidate.name == container);
+        let Some(index) = index else {
+            self.reads.add("/spec/template/spec/containers");
+            return None;
+        };
+        let container = format!("/spec/template/spec/containers/{index}");
+        self.reads.add(&format!("{container}/name"));
+        self.reads.add(&format!("{container}/image"));
+        Some(&containers[index].image)
     }
 
     /// Returns whether the Pod template names this Secret for pulling images, in a variable or as a volume. Init containers
@@ -271,6 +294,7 @@ impl Workload {
     ///
     /// Pods use such a Secret as soon as it exists, whatever the next answer states.
     pub fn names_secret(&self, name: &str) -> bool {
+        self.reads.add("/spec/template");
         let pod = &self.spec.template.spec;
         let variables = pod.containers.iter().flat_map(|container| {
             container
@@ -292,6 +316,7 @@ impl Workload {
 
     /// Returns whether the Pod template mounts this claim.
     pub fn names_claim(&self, name: &str) -> bool {
+        self.reads.add("/spec/template");
         self.spec
             .template
             .spec

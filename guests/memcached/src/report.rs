@@ -46,7 +46,7 @@ impl Observation {
         let port = request
             .children
             .find::<Service>(request.name())
-            .and_then(|child| child.object().pointer("/spec/ports/0/port")?.as_i64());
+            .and_then(|child| child.field("/spec/ports/0/port")?.as_i64());
         let announced = port.and_then(|port| i32::try_from(port).ok());
         let is_listening = pool.size() == 0 || self.is_rolled_out(pool.size(), template);
         announced

@@ -12,8 +12,41 @@ use serde_json::{Value, json};
 use crate::child::Child;
 use crate::fault::Fault;
 use crate::hash::{Hashed, short_hash};
+pub use crate::prediction::Reads;
 
 /// An observed child; the JSON is parsed on first use.
+///
+/// # Reading little
+///
+/// After an answer that creates or changes children, the SDK predicts the next report, which saves a call: it runs the
+/// reconciler once more with the children as just stated. The prediction holds if the API server answers with the same
+/// values in the parts that this run has read. So read what the report needs: [`status`](Self::status),
+/// [`generation`](Self::generation), [`is_stale`](Self::is_stale) or a [`field`](Self::field).
+/// [`parse`](Self::parse), [`object`](Self::object) and [`raw`](Self::raw) read the whole object, which the API server
+/// always completes: then there is no prediction. Reads of other children, which the answer leaves alone, do not matter.
+///
+/// ```
+/// use innkeeper_sdk::testing::TestRequest;
+/// use serde::Deserialize;
+/// use serde_json::json;
+///
+/// #[derive(Default, Deserialize)]
+/// #[serde(default, rename_all = "camelCase")]
+/// struct Pods {
+///     ready_replicas: i32,
+/// }
+///
+/// let pond = json!({"apiVersion": "example.com/v1", "kind": "Pond", "metadata": {"name": "a"}});
+/// let deployment = json!({
+///     "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a", "generation": 2},
+///     "spec": {"replicas": 3}, "status": {"observedGeneration": 2, "readyReplicas": 1},
+/// });
+/// let request = TestRequest::new(&pond).child("web", &deployment).build();
+/// let web = request.children.by_key("web").unwrap();
+/// assert_eq!(web.status::<Pods>().unwrap().ready_replicas, 1);
+/// assert_eq!((web.generation(), web.is_stale()), (2, false));
+/// assert_eq!(web.field("/spec/replicas").unwrap(), 3);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Observed {
     /// The key under which an earlier answer stated it; none if no answer did.
@@ -24,6 +57,7 @@ pub struct Observed {
     text: String,
     head: OnceCell<Head>,
     value: OnceCell<Value>,
+    reads: Reads,
 }
 
 /// An object's identity, parsed without the rest.
@@ -40,6 +74,7 @@ struct Head {
 struct HeadMetadata {
     name: String,
     namespace: String,
+    generation: i64,
     deletion_timestamp: Option<String>,
 }
 
@@ -52,18 +87,26 @@ impl Observed {
             text: object,
             head: OnceCell::new(),
             value: OnceCell::new(),
+            reads: Reads::default(),
         }
+    }
+
+    /// The child with a record of the parts that are read.
+    pub(crate) fn recorded(mut self) -> Self {
+        self.reads = Reads::recorded();
+        self
     }
 
     /// The object as JSON, `status` included; null if the text is not JSON, which the host rules
     /// out.
     pub fn object(&self) -> &Value {
-        self.value
-            .get_or_init(|| serde_json::from_str(&self.text).unwrap_or_default())
+        self.reads.whole();
+        self.tree()
     }
 
     /// The object as JSON text.
     pub fn raw(&self) -> &str {
+        self.reads.whole();
         &self.text
     }
 
@@ -73,6 +116,47 @@ impl Observed {
     ///
     /// `retry` with kind, name and the field that does not parse.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Fault> {
+        self.reads.whole();
+        self.typed()
+    }
+
+    /// The object, typed, for a type with few fields whose reads the caller [records](Reads::add) itself.
+    ///
+    /// # Errors
+    ///
+    /// As [`parse`](Self::parse).
+    pub fn parse_recorded<T: DeserializeOwned>(&self) -> Result<(T, Reads), Fault> {
+        Ok((self.typed()?, self.reads.clone()))
+    }
+
+    /// The status, typed; the default if there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`parse`](Self::parse).
+    pub fn status<T: DeserializeOwned + Default>(&self) -> Result<T, Fault> {
+        #[derive(Deserialize)]
+        struct WithStatus<T> {
+            status: Option<T>,
+        }
+        self.reads.add("/status");
+        let WithStatus { status } = self.typed()?;
+        Ok(status.unwrap_or_default())
+    }
+
+    /// `metadata.generation`, which grows with each change of the spec; 0 if the kind has none.
+    pub fn generation(&self) -> i64 {
+        self.reads.add("/metadata/generation");
+        self.head().metadata.generation
+    }
+
+    /// The value at a JSON pointer (RFC 6901), such as `/spec/replicas`; none if the object has no such part.
+    pub fn field(&self, pointer: &str) -> Option<&Value> {
+        self.reads.add(pointer);
+        self.tree().pointer(pointer)
+    }
+
+    fn typed<T: DeserializeOwned>(&self) -> Result<T, Fault> {
         serde_json::from_str(&self.text).map_err(|problem| {
             Fault::retry(format!(
                 "failed to parse the child {}/{}: {problem}",
@@ -80,6 +164,15 @@ impl Observed {
                 self.name()
             ))
         })
+    }
+
+    pub(crate) fn tree(&self) -> &Value {
+        self.value
+            .get_or_init(|| serde_json::from_str(&self.text).unwrap_or_default())
+    }
+
+    pub(crate) const fn reads(&self) -> &Reads {
+        &self.reads
     }
 
     /// `group/version` of the object.
@@ -113,7 +206,8 @@ impl Observed {
     ///
     /// Two absent numbers count as equal.
     pub fn is_stale(&self) -> bool {
-        is_stale(self.object())
+        let observed = self.field("/status/observedGeneration");
+        observed.and_then(Value::as_i64).unwrap_or(0) < self.generation()
     }
 
     /// Returns whether the object has this kind, in any version.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::answer::{Answer, Event, EventType, Report};
 use crate::bindings::innkeeper::plugin::{cluster, host as wit_host, types as wit};
 use crate::child::{ApplyPolicy, Child, Generated, Readiness, RemovalPolicy};
@@ -11,6 +13,7 @@ use crate::fault::{Fault, FaultKind};
 use crate::host::{Denied, Host, ListSelector, LogLevel, ObjectRef};
 use crate::json::canonical;
 use crate::manifest::{Access, ChildKind, Manifest, ParentKind, ReadKind, ReadScope, Scope};
+use crate::prediction::{PredictedChild, Prediction, predict};
 pub use crate::reconciler::{describe, run};
 use crate::request::{Phase, Request};
 
@@ -118,9 +121,15 @@ pub fn export_answer(
     reconcile: fn(&Request, &dyn Host) -> Result<Answer, Fault>,
 ) -> Result<wit::Outcome, wit::Fault> {
     install_panic_hook();
-    reconcile(&request(input), &WitHost(describe))
-        .map(answer)
-        .map_err(fault)
+    let host = WitHost(describe);
+    let predicts = input.predict;
+    let request = request(input);
+    let answered = reconcile(&request, &host).map_err(fault)?;
+    let prediction = match &answered {
+        Answer::Desired(desired) if predicts => predict(&request, &host, desired, reconcile),
+        _ => None,
+    };
+    Ok(answer(answered, prediction))
 }
 
 /// Logs the message of a panic, because on this target a panic is a trap without a message.
@@ -205,14 +214,30 @@ fn request(input: wit::Request) -> Request {
     request
 }
 
-fn answer(answer: Answer) -> wit::Outcome {
+fn answer(answer: Answer, predicted: Option<Prediction>) -> wit::Outcome {
     match answer {
         Answer::Desired(desired) => wit::Outcome::Desired(wit::Desired {
             children: desired.children.into_iter().map(child).collect(),
             report: report(desired.report),
+            prediction: predicted.map(prediction),
         }),
         Answer::Keep(last) => wit::Outcome::Keep(report(last)),
         Answer::Finalized(last) => wit::Outcome::Finalized(report(last)),
+    }
+}
+
+fn prediction(prediction: Prediction) -> wit::Prediction {
+    let part = |(pointer, value): (String, Option<Value>)| wit::PredictedPart {
+        pointer,
+        value: value.map(canonical),
+    };
+    let child = |child: PredictedChild| wit::PredictedChild {
+        key: child.key,
+        parts: child.parts.into_iter().map(part).collect(),
+    };
+    wit::Prediction {
+        report: report(prediction.report),
+        children: prediction.children.into_iter().map(child).collect(),
     }
 }
 
@@ -383,6 +408,7 @@ mod tests {
                 report,
             }
             .into(),
+            None,
         ) else {
             panic!("should be a desired set");
         };

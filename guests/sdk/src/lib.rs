@@ -18,6 +18,7 @@ pub mod host;
 pub mod json;
 pub mod kinds;
 pub mod manifest;
+mod prediction;
 pub mod prelude;
 pub mod reconciler;
 pub mod request;

@@ -64,6 +64,12 @@ impl Request {
         }
     }
 
+    /// The same request with other children.
+    pub(crate) fn with_children(&self, children: Children) -> Self {
+        let parent = self.parent_text.clone();
+        Self::new(parent, children, self.config_text.clone(), self.phase)
+    }
+
     /// The parent, typed, if it has at most [`PARENT_BYTES_MAX`].
     ///
     /// # Errors

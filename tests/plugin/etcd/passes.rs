@@ -73,6 +73,7 @@ impl World {
             children: &observed,
             phase: Phase::Reconcile,
             namespace_terminating: false,
+            predict: false,
         };
         let context = Context {
             now_ms: self.now_ms(),

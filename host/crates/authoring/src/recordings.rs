@@ -95,6 +95,7 @@ pub(crate) fn repeat(
         children: &children,
         phase: recording.phase(),
         namespace_terminating: recording.namespace_terminating(),
+        predict: false,
     };
     let limits = Limits::default();
     let called = plugin.call(&request, recording.reads(), &recording.context(), &limits);

@@ -209,6 +209,7 @@ impl<'a> Offline<'a> {
             phase,
             // Only the API server knows it.
             namespace_terminating: false,
+            predict: false,
         };
         let context = plugin::Context {
             now_ms,

@@ -20,6 +20,7 @@ const CALL_SECONDS: [f64; 14] = [
 pub(super) struct PluginFamilies {
     faults: Counters<2>,
     skips: Counters<1>,
+    predictions: Counters<1>,
     writes: Counters<2>,
     call_seconds: Histograms<1>,
     event_to_write: Histograms<1>,
@@ -43,6 +44,10 @@ impl PluginFamilies {
             skips: plugins.family(
                 "passes_skipped",
                 "Passes without a guest call, because the inputs were unchanged",
+            ),
+            predictions: plugins.family(
+                "predictions_used",
+                "Guest calls saved, because the call before predicted the report",
             ),
             writes: plugins.family("writes", "Successful writes for parents"),
             call_seconds: plugins.register(
@@ -137,6 +142,11 @@ impl PluginMetrics {
     /// Counts a pass without a guest call, because the inputs were unchanged.
     pub fn skipped(&self) {
         self.count(&self.families.skips);
+    }
+
+    /// Counts a report that the guest predicted, in place of a call.
+    pub fn predicted(&self) {
+        self.count(&self.families.predictions);
     }
 
     /// Counts an accepted write for a parent.

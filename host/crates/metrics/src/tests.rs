@@ -118,6 +118,7 @@ fn the_events_of_a_plugin_are_counted() {
     plugin.slow_call();
     plugin.fault("DeadlineExceeded");
     plugin.skipped();
+    plugin.predicted();
     plugin.wrote("update");
     plugin.log_dropped(7);
     plugin.event_dropped();
@@ -132,6 +133,7 @@ fn the_events_of_a_plugin_are_counted() {
     for line in [
         "innkeeper_plugin_faults_total{plugin=\"web\",reason=\"DeadlineExceeded\"} 1",
         "innkeeper_plugin_passes_skipped_total{plugin=\"web\"} 1",
+        "innkeeper_plugin_predictions_used_total{plugin=\"web\"} 1",
         "innkeeper_plugin_writes_total{plugin=\"web\",verb=\"update\"} 1",
         "innkeeper_plugin_call_cpu_seconds_bucket{le=\"0.0001\",plugin=\"web\"} 2",
         "innkeeper_plugin_call_cpu_seconds_bucket{le=\"30.0\",plugin=\"web\"} 2",
@@ -322,6 +324,7 @@ fn everything() -> String {
     plugin.slow_call();
     plugin.fault("GuestTrapped");
     plugin.skipped();
+    plugin.predicted();
     plugin.wrote("update");
     plugin.log_dropped(1);
     plugin.event_dropped();

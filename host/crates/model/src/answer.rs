@@ -33,6 +33,26 @@ pub struct Desired {
     pub children: Vec<Child>,
     /// The status, conditions and events for the parent.
     pub report: Report,
+    /// The next call's report, if the guest knows it.
+    pub prediction: Option<Prediction>,
+}
+
+/// The report that the next call would give, under assumptions about the children.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prediction {
+    /// The report.
+    pub report: Report,
+    /// The children that the answer creates or changes.
+    pub children: Vec<PredictedChild>,
+}
+
+/// A child as a prediction assumes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PredictedChild {
+    /// The child's key in the answer.
+    pub key: String,
+    /// JSON pointers with the values that the object must have there; `None` for an absent part.
+    pub parts: Vec<(String, Option<Value>)>,
 }
 
 /// The guest's statements about a parent.

@@ -29,7 +29,7 @@ pub mod yaml;
 
 pub use answer::{
     ApplyPolicy, Child, Desired, Event, EventType, Fault, FaultKind, Generated, Outcome, Phase,
-    Readiness, RemovalPolicy, Report,
+    PredictedChild, Prediction, Readiness, RemovalPolicy, Report,
 };
 pub use backoff::Backoff;
 pub use blame::{Blame, Retry};

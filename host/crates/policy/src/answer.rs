@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_model::{Child, Desired, Fault, GroupKind, Outcome, Phase};
+use innkeeper_model::{
+    Child, Desired, Fault, GroupKind, Outcome, Phase, PredictedChild, Prediction,
+};
 
 use super::{Checked, Rejection, Rules, child, interference, order, report};
 
@@ -13,10 +15,18 @@ use super::{Checked, Rejection, Rules, child, interference, order, report};
 /// Returns the first broken rule; the caller must then discard the whole answer.
 pub fn check(outcome: Outcome, rules: &Rules<'_>) -> Result<Checked<Outcome>, Rejection> {
     let outcome = match outcome {
-        Outcome::Desired(Desired { children, report }) => {
+        Outcome::Desired(Desired {
+            children,
+            report,
+            prediction,
+        }) => {
             report::check(&report)?;
             let children = check_children(children, rules)?;
-            Outcome::Desired(Desired { children, report })
+            Outcome::Desired(Desired {
+                children,
+                report,
+                prediction,
+            })
         }
         Outcome::Keep(report) => {
             report::check(&report)?;
@@ -33,6 +43,32 @@ pub fn check(outcome: Outcome, rules: &Rules<'_>) -> Result<Checked<Outcome>, Re
         }
     };
     Ok(Checked::seal(outcome))
+}
+
+/// Returns the answer that a prediction announces, with the children that it assumes; none if the answer has no
+/// prediction, or if the report breaks a rule, which a call then shows.
+///
+/// The children are checked already, under the same rules.
+pub fn predicted(outcome: Checked<Outcome>) -> Option<(Checked<Outcome>, Vec<PredictedChild>)> {
+    let Outcome::Desired(Desired {
+        children,
+        prediction: Some(prediction),
+        ..
+    }) = outcome.into_inner()
+    else {
+        return None;
+    };
+    let Prediction {
+        report,
+        children: assumed,
+    } = prediction;
+    report::check(&report).ok()?;
+    let outcome = Outcome::Desired(Desired {
+        children,
+        report,
+        prediction: None,
+    });
+    Some((Checked::seal(outcome), assumed))
 }
 
 /// Checks a fault's report.

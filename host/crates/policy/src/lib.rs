@@ -22,7 +22,7 @@ mod selection;
 #[cfg(test)]
 mod tests;
 
-pub use answer::{check, check_fault};
+pub use answer::{check, check_fault, predicted};
 pub use assessment::{Assessment, Shortfall};
 pub use checked::Checked;
 pub use child::check_adoption;

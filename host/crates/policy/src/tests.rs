@@ -146,6 +146,7 @@ fn desired(children: Vec<Child>) -> Outcome {
     Outcome::Desired(Desired {
         children,
         report: Report::default(),
+        prediction: None,
     })
 }
 
@@ -222,6 +223,7 @@ fn check_report_refused(report: Report, expected: Expect) {
     let answer = Outcome::Desired(Desired {
         children: Vec::new(),
         report: report.clone(),
+        prediction: None,
     });
     assert!(check(answer, &scene().rules()).is_err());
     let fault = Fault {

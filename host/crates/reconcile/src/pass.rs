@@ -1,4 +1,4 @@
-//! One pass for one parent: observe, enter, recall, call, check, plan, apply, report.
+//! One pass for one parent: observe, enter, recall, answer (call and check, or a prediction), plan, apply, report.
 //!
 //! Read [`run`] from top to bottom: each step is a function that takes the values of the steps before it, and returns its
 //! own or a [`Skip`](skip::Skip), which ends the pass. Dry runs use `enter`, `check` and `plan`, and call the guest in groups.
@@ -14,6 +14,7 @@ mod enter;
 pub(crate) mod events;
 mod observe;
 mod plan;
+mod predict;
 mod recall;
 mod replan;
 mod report;
@@ -32,12 +33,11 @@ use innkeeper_cluster::{Observation, Running};
 use innkeeper_model::ObjectId;
 
 use apply::apply;
-use call::call;
-use check::{check, record_outcome};
 use context::{Context, Pass, Step};
 use enter::enter;
 use observe::observe;
 use plan::plan;
+use predict::{Accepted, Predicted, answer};
 use recall::recall;
 use replan::replan;
 use report::{report, report_finalized, report_skip};
@@ -59,18 +59,23 @@ pub(crate) async fn run(
     trace: &Trace<'_>,
 ) -> Next {
     let mut round = 1;
+    let mut predicted = None;
     loop {
         trace.step("observe");
         let (pass, observed) = observe(context, running, id, trace).await; // reads the cache
         let skipped = match observed {
-            Ok(observed) => match steps(&pass, &observed, round, &attempt).await {
-                Ok(ControlFlow::Break(next)) => return next,
-                Ok(ControlFlow::Continue(())) => {
-                    round += 1;
-                    continue;
+            Ok(observed) => {
+                let predicted_last = predicted.take();
+                match steps(&pass, &observed, round, &attempt, predicted_last).await {
+                    Ok(ControlFlow::Break(next)) => return next,
+                    Ok(ControlFlow::Continue(accepted)) => {
+                        predicted = Predicted::new(pass.epoch, observed, accepted);
+                        round += 1;
+                        continue;
+                    }
+                    Err(reason) => Skipped::new(Some(observed.parent), reason),
                 }
-                Err(reason) => Skipped::new(Some(observed.parent), reason),
-            },
+            }
             Err(skipped) => skipped,
         };
         trace.step("report");
@@ -82,27 +87,24 @@ pub(crate) async fn run(
     }
 }
 
-/// Runs the steps after `observe`; returns the time of the next pass, or `Continue` if another round follows.
+/// Runs the steps after `observe`; returns the time of the next pass, or `Continue` with the answer if another round
+/// follows.
 async fn steps(
     pass: &Pass<'_>,
     observed: &Observation,
     round: u32,
     attempt: &Attempt,
-) -> Step<ControlFlow<Next>> {
+    predicted: Option<Predicted>,
+) -> Step<ControlFlow<Next, Accepted>> {
     let trace = pass.trace;
-    let parent = &observed.parent;
     trace.step("enter");
     let entered = enter(pass, observed)?; // reads the cache
     trace.step("recall");
     let inputs = recall(pass, observed, &entered)?; // reads the cache
     trace.step("call");
-    let answer = call(pass, observed, &entered).await?; // runs the guest, which reads the cache
-    trace.step("check");
-    let checked = check(pass, parent, &entered, answer.end); // pure
-    record_outcome(pass, parent, &checked); // counts in memory
-    let outcome = checked?;
+    let accepted = answer(pass, observed, &entered, predicted).await?; // runs the guest, which reads the cache
     trace.step("plan");
-    let mut planned = plan(pass, observed, &entered, &outcome); // pure
+    let mut planned = plan(pass, observed, &entered, &accepted.outcome); // pure
     report_finalized(pass, &mut planned).await?; // writes the status if the parent is finalized
     trace.step("apply");
     let applied = apply(pass, planned).await; // writes children and the finalizer
@@ -112,6 +114,10 @@ async fn steps(
         ControlFlow::Break(applied) => applied,
     };
     trace.step("report");
-    let inputs = inputs.zip(answer.reads);
-    Ok(report(pass, applied, inputs, round, attempt).await) // writes the status
+    let inputs = inputs.zip(accepted.reads.as_deref());
+    let reported = report(pass, applied, inputs, round, attempt).await; // writes the status
+    Ok(match reported {
+        ControlFlow::Continue(()) => ControlFlow::Continue(accepted),
+        ControlFlow::Break(next) => ControlFlow::Break(next),
+    })
 }

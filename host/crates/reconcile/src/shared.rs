@@ -44,6 +44,8 @@ pub struct Shared {
     pub analyses: Notify,
     /// Skips a pass with the same inputs as the last one, if that wrote nothing.
     pub remember_passes: bool,
+    /// Also calls the guest where a prediction holds, and panics if the answers differ; for tests.
+    pub check_predictions: bool,
     /// Stores the remembered passes for the next start; `None` if the host stores none.
     pub pass_files: Option<PassFiles>,
     /// The mean time between two passes of an unchanged parent.

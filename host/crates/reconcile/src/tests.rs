@@ -5,6 +5,7 @@ mod dry_runs;
 mod events;
 mod finalizing;
 mod managers;
+mod predicting;
 mod remembering;
 mod rounds;
 mod selecting;
@@ -77,6 +78,7 @@ impl World {
             recordings: Recordings::default(),
             analyses: tokio::sync::Notify::new(),
             remember_passes: true,
+            check_predictions: false,
             pass_files: None,
             resync_period: Duration::from_hours(10),
             now: Timestamp::now,

@@ -243,6 +243,7 @@ impl Input {
             children: &self.children,
             phase: Phase::Reconcile,
             namespace_terminating: false,
+            predict: false,
         };
         let reads = Pods(self.pods.clone());
         plugin
@@ -350,4 +351,4 @@ const SILENT: &str = r#"(module
       (i32.add (i32.add (global.get $heap) (local.get 3)) (i32.const 7)))))
   (func (export "innkeeper:plugin/reconciler@0.1.0#describe") (result i32) (i32.const 1024))
   (func (export "innkeeper:plugin/reconciler@0.1.0#reconcile")
-    (param i32 i32 i32 i32 i32 i32 i32 i32) (result i32) (i32.const 3072)))"#;
+    (param i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32) (i32.const 3072)))"#;

@@ -31,6 +31,8 @@ pub struct Request<'a> {
     pub phase: Phase,
     /// True if nothing can be created in the parent's namespace, because it is being deleted.
     pub namespace_terminating: bool,
+    /// True if the guest should predict the next call's report.
+    pub predict: bool,
 }
 
 /// A pass's clock and seed. A recording keeps both, so that the pass can be replayed.

@@ -144,7 +144,7 @@ impl Described {
 ///     let limits = Limits::default();
 ///     let checker = ConfigChecker::new(Program::current());
 ///     let plugin = Described::load(&engine, &artifact, &limits)?.configure(&serde_json::Map::new(), &checker)?;
-///     let request = Request { parent, children: &[], phase: Phase::Reconcile, namespace_terminating: false };
+///     let request = Request { parent, children: &[], phase: Phase::Reconcile, namespace_terminating: false, predict: false };
 ///     // Fixed, so that the same call can be repeated.
 ///     let context = Context { now_ms: 1_767_225_600_000, seed: [0; 32] };
 ///     let (report, _reads) = plugin.call(&request, reads, &context, &limits)?;

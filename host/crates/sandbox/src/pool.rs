@@ -41,6 +41,8 @@ pub struct Job<R> {
     pub phase: Phase,
     /// True if nothing can be created in the parent's namespace, because it is being deleted.
     pub namespace_terminating: bool,
+    /// True if the guest should predict the next call's report.
+    pub predict: bool,
     /// Answers the guest's reads.
     pub reads: R,
     /// The pass's clock and seed.
@@ -56,6 +58,7 @@ impl<R: Reads + 'static> Job<R> {
             children: &self.children,
             phase: self.phase,
             namespace_terminating: self.namespace_terminating,
+            predict: self.predict,
         };
         plugin.call(&request, self.reads, &self.context, &self.limits)
     }

@@ -98,6 +98,7 @@ fn request() -> Request<'static> {
         children: &[],
         phase: Phase::Reconcile,
         namespace_terminating: false,
+        predict: false,
     }
 }
 

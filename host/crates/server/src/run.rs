@@ -243,6 +243,7 @@ impl Host {
             host_namespaces: args.cluster.host_namespaces(),
             tracer: self.traces.tracer(),
             remember_passes: !args.plugins.forget_passes,
+            check_predictions: args.plugins.check_predictions,
             pass_files: pass_files(&args.plugins).await,
             resync_period: args.plugins.resync_period,
             ..shared(cluster.clone(), writer, pool, inventory, &status.metrics)
@@ -376,6 +377,7 @@ fn shared(
         recordings: Recordings::default(),
         analyses: Notify::new(),
         remember_passes: false,
+        check_predictions: false,
         pass_files: None,
         resync_period: Duration::MAX,
         now: Timestamp::now,

@@ -85,7 +85,11 @@ impl Guest for Plugin {
         else {
             return Err(fatal(format!("no such behaviour: {behaviour}")));
         };
-        Ok(Outcome::Desired(Desired { children, report }))
+        Ok(Outcome::Desired(Desired {
+            children,
+            report,
+            prediction: None,
+        }))
     }
 }
 

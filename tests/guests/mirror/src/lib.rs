@@ -97,7 +97,11 @@ impl Guest for Plugin {
         if request.phase == Phase::Finalize {
             return Ok(Outcome::Finalized(report));
         }
-        Ok(Outcome::Desired(Desired { children, report }))
+        Ok(Outcome::Desired(Desired {
+            children,
+            report,
+            prediction: None,
+        }))
     }
 }
 

@@ -105,6 +105,7 @@ impl Guest for Plugin {
                 events: Vec::new(),
                 requeue_after_ms: None,
             },
+            prediction: None,
         }))
     }
 }

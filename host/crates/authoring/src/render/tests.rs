@@ -146,6 +146,7 @@ pub(crate) fn desired(children: Vec<Child>) -> End {
     End::Answered(Outcome::Desired(Desired {
         children,
         report: Report::default(),
+        prediction: None,
     }))
 }
 

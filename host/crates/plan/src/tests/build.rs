@@ -284,6 +284,7 @@ pub fn desired(children: Vec<Child>) -> Outcome {
     Outcome::Desired(Desired {
         children,
         report: Report::default(),
+        prediction: None,
     })
 }
 

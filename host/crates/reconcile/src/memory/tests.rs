@@ -144,6 +144,7 @@ fn guest(
         Outcome::Desired(Desired {
             children: stated.collect(),
             report,
+            prediction: None,
         })
     });
     GuestReply { outcome, used_now }

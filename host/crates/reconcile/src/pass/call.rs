@@ -1,5 +1,7 @@
 //! Call: runs the guest with the observed objects, and writes its log.
 
+use std::sync::atomic::Ordering;
+
 use innkeeper_cluster::{Observation, PassReads, Recording};
 use innkeeper_model::{
     ANNOTATION_KEY, Answer, Object, ObjectId, ReadFailure, ReadKey, error_chain,
@@ -28,17 +30,42 @@ pub(crate) struct GuestAnswer {
     pub(crate) reads: Option<Vec<(ReadKey, Answer)>>,
 }
 
-/// Calls the guest, and subscribes the parent to the guest's reads and to the host's own.
+/// Calls the guest, if need be twice.
 ///
-/// The guest has no fault if the guest threads are gone, or if the plugin's code cannot be mapped again.
+/// A prediction is extra work on children that do not exist yet. Where it may be the cause of a fault, the revision
+/// makes no more of them, and the call is repeated without: calls are pure.
 pub(super) async fn call(
     pass: &Pass<'_>,
     observed: &Observation,
     entered: &Entered,
+    predict: bool,
+) -> Step<GuestAnswer> {
+    let predicts = &pass.epoch.predicts;
+    if predict && predicts.load(Ordering::Relaxed) {
+        let answer = call_once(pass, observed, entered, true).await?;
+        if !matches!(answer.end, End::Faulted(_)) {
+            return Ok(answer);
+        }
+        predicts.store(false, Ordering::Relaxed);
+    }
+    call_once(pass, observed, entered, false).await
+}
+
+/// Calls the guest, and subscribes the parent to the guest's reads and to the host's own.
+///
+/// The guest has no fault if the guest threads are gone, or if the plugin's code cannot be mapped again.
+async fn call_once(
+    pass: &Pass<'_>,
+    observed: &Observation,
+    entered: &Entered,
+    predict: bool,
 ) -> Step<GuestAnswer> {
     let context = pass.context;
     let revision = &pass.epoch.revision;
-    let job = job(pass, observed, entered);
+    let job = Job {
+        predict,
+        ..job(pass, observed, entered)
+    };
     // Before the call, which consumes the job.
     let is_ordered = context.shared.recordings.may_want(&context.plugin, pass.id);
     let is_recorded = is_ordered || tracing::enabled!(target: RECORDING, Level::TRACE);
@@ -79,6 +106,7 @@ pub(crate) fn job(pass: &Pass<'_>, observed: &Observation, entered: &Entered) ->
             .collect(),
         phase: entered.phase,
         namespace_terminating: entered.namespace_terminating,
+        predict: false,
         reads: pass
             .registration
             .reads(&observed.parent, &revision.reads)

@@ -74,7 +74,7 @@ fn finalizer_refused(parent: &Object) -> Option<Condition> {
 pub(super) async fn report(
     pass: &Pass<'_>,
     applied: Applied<'_>,
-    inputs: Option<(Inputs, Vec<(ReadKey, Answer)>)>,
+    inputs: Option<(Inputs, &[(ReadKey, Answer)])>,
     round: u32,
     attempt: &Attempt,
 ) -> ControlFlow<Next> {
@@ -119,7 +119,7 @@ pub(super) async fn report(
         inputs.parent(planned.entered.phase, parent);
         pass.epoch
             .memory
-            .remember(pass.id, inputs, &reads, next.clone());
+            .remember(pass.id, inputs, reads, next.clone());
     }
     ControlFlow::Break(next)
 }

@@ -6,7 +6,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Weak,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -28,6 +28,8 @@ pub(crate) struct Epoch {
     /// The passes that would write nothing.
     pub(crate) memory: Memory,
     pub(crate) given_up: GivenUp,
+    /// False once a call with a prediction has faulted.
+    pub(crate) predicts: AtomicBool,
 }
 
 impl Epoch {
@@ -44,6 +46,7 @@ impl Epoch {
             analysis: Mutex::new(analysis),
             memory: Memory::default(),
             given_up: GivenUp::default(),
+            predicts: AtomicBool::new(true),
         })
     }
 

@@ -50,6 +50,7 @@ struct LoweredRequest<'a> {
     phase: wit::Phase,
     #[component(name = "namespace-terminating")]
     namespace_terminating: bool,
+    predict: bool,
 }
 
 /// `observed-child`, borrowed.
@@ -157,8 +158,15 @@ impl Adapter for V0_1 {
             config,
             phase: request.phase.into(),
             namespace_terminating: request.namespace_terminating,
+            predict: request.predict,
         };
-        let (answer,) = reconcile.call(&mut *store, (lowered,))?;
+        let (mut answer,) = reconcile.call(&mut *store, (lowered,))?;
+        // A prediction that nobody has asked for might be a leftover of the call that faulted over it.
+        if let Ok(wit::Outcome::Desired(desired)) = &mut answer
+            && !request.predict
+        {
+            desired.prediction = None;
+        }
         store.data_mut().answered_at = Some(Instant::now());
         Ok(answer::answer(answer, request.phase, limits))
     }

@@ -18,7 +18,7 @@ fn module(more: &str) -> String {
           (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (unreachable))
           (func (export "innkeeper:plugin/reconciler@0.1.0#describe") (result i32) (unreachable))
           (func (export "innkeeper:plugin/reconciler@0.1.0#reconcile")
-            (param i32 i32 i32 i32 i32 i32 i32 i32) (result i32) (unreachable)))"#
+            (param i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32) (unreachable)))"#
     )
 }
 
@@ -204,8 +204,8 @@ fn rejects_contracts_that_lie_about_their_types() {
     let wit = contract().replace("    config: json,\n", "");
     assert_ne!(wit, contract());
     let shorter = module("").replace(
-        "(param i32 i32 i32 i32 i32 i32 i32 i32)",
-        "(param i32 i32 i32 i32 i32 i32)",
+        "(param i32 i32 i32 i32 i32 i32 i32 i32 i32)",
+        "(param i32 i32 i32 i32 i32 i32 i32)",
     );
     let bytes = component(&wit, &shorter);
     let error = description_error(&bytes);

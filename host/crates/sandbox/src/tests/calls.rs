@@ -102,6 +102,7 @@ fn the_whole_request_arrives() {
         children: &children,
         phase: Phase::Finalize,
         namespace_terminating: true,
+        predict: false,
     };
     let (called, _) = plugin(guest().doing(logging, &[]).answering(finalized()))
         .call(&request, FakeReads::default(), &CONTEXT, &Limits::default())
@@ -147,7 +148,7 @@ fn a_trap_is_told_by_its_kind() {
 #[test]
 fn endless_recursion_is_a_trap() {
     let recursing = "(drop (call $pass (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0)
-        (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0)))";
+        (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0)))";
     let called = call(guest().doing(recursing, &[]));
     let End::Faulted(CallFault::Trapped { message, backtrace }) = called.end else {
         panic!("{:?}", called.end);

@@ -358,7 +358,7 @@ fn a_plugin_that_exports_another_type_is_refused() {
         (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (unreachable))
         (func (export "innkeeper:plugin/reconciler@0.1.0#describe") (result i32) (i32.const 7))
         (func (export "innkeeper:plugin/reconciler@0.1.0#reconcile")
-          (param i32 i32 i32 i32 i32 i32 i32 i32) (result i32) (unreachable)))"#;
+          (param i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32) (unreachable)))"#;
     let error = description_error(&component(&wit, module));
     assert!(matches!(error, Error::Link { .. }), "{error}");
 }

@@ -90,6 +90,7 @@ fn job<R>(reads: R, deadline: Duration) -> Job<R> {
         children: Vec::new(),
         phase: Phase::Reconcile,
         namespace_terminating: false,
+        predict: false,
         reads,
         context: CONTEXT,
         limits: Arc::new(Limits {

@@ -11,6 +11,7 @@ pub(super) fn answer(stated: &Value) -> Option<Result<wit::Outcome, wit::Fault>>
         "desired" => Ok(wit::Outcome::Desired(wit::Desired {
             children: list(stated, "children", child),
             report: report(&stated["report"]),
+            prediction: stated.get("prediction").map(prediction),
         })),
         "keep" => Ok(wit::Outcome::Keep(report(stated))),
         "finalized" => Ok(wit::Outcome::Finalized(report(stated))),
@@ -25,6 +26,19 @@ pub(super) fn answer(stated: &Value) -> Option<Result<wit::Outcome, wit::Fault>>
         }),
         _ => return None,
     })
+}
+
+fn prediction(stated: &Value) -> wit::Prediction {
+    wit::Prediction {
+        report: report(&stated["report"]),
+        children: list(stated, "children", |child| wit::PredictedChild {
+            key: text(child, "key"),
+            parts: list(child, "parts", |part| wit::PredictedPart {
+                pointer: text(part, "pointer"),
+                value: part.get("value").map(json),
+            }),
+        }),
+    }
 }
 
 fn child(stated: &Value) -> wit::Child {

@@ -34,8 +34,10 @@ pub enum V {
 
 const STR: (usize, usize) = (8, 4);
 const REPORT: (usize, usize) = (48, 8);
-const DESIRED: (usize, usize) = (56, 8);
-const FAULT: (usize, usize) = (72, 8);
+const PREDICTION: (usize, usize) = (56, 8);
+const DESIRED: (usize, usize) = (120, 8);
+/// The outcome, which is larger than a fault.
+const RESULT: (usize, usize) = (128, 8);
 
 impl V {
     fn layout(&self) -> (usize, usize) {
@@ -161,11 +163,25 @@ pub fn generated(key: &str, length: u32, alphabet: &str) -> V {
 
 fn outcome(case: u8, payload: V) -> V {
     let outcome = V::Variant(case, Some(Box::new(payload)), DESIRED);
-    V::Variant(0, Some(Box::new(outcome)), FAULT)
+    V::Variant(0, Some(Box::new(outcome)), RESULT)
 }
 
 pub fn desired(children: Vec<V>) -> V {
-    outcome(0, V::Rec(vec![V::List(children), report()]))
+    let no_prediction = V::Variant(0, None, PREDICTION);
+    outcome(0, V::Rec(vec![V::List(children), report(), no_prediction]))
+}
+
+/// An answer with a predicted report, which depends on one part of one child: key, JSON pointer and value.
+pub fn predicting(
+    children: Vec<V>,
+    next: V,
+    (key, pointer, value): (&str, &str, Option<&str>),
+) -> V {
+    let value = value.map_or_else(no_text, |value| some(text(value)));
+    let part = V::Rec(vec![text(pointer), value]);
+    let child = V::Rec(vec![text(key), V::List(vec![part])]);
+    let prediction = some(V::Rec(vec![next, V::List(vec![child])]));
+    outcome(0, V::Rec(vec![V::List(children), report(), prediction]))
 }
 
 pub fn keep(report: V) -> V {
@@ -179,7 +195,7 @@ pub fn finalized() -> V {
 pub fn fault(kind: u8, message: &str) -> V {
     let no_report = V::Variant(0, None, REPORT);
     let fault = V::Rec(vec![V::U8(kind), text(message), no_report]);
-    V::Variant(1, Some(Box::new(fault)), FAULT)
+    V::Variant(1, Some(Box::new(fault)), RESULT)
 }
 
 /// The description fields that tests vary.
@@ -393,7 +409,7 @@ impl Guest {
   (func $pass (export "innkeeper:plugin/reconciler@0.1.0#reconcile")
     (param $parent i32) (param $parent-len i32) (param $children i32) (param $children-len i32)
     (param $config i32) (param $config-len i32) (param $phase i32)
-    (param $namespace-terminating i32) (result i32)
+    (param $namespace-terminating i32) (param $predict i32) (result i32)
     (local $i i32)
     {on_reconcile}
     (i32.const {answer})))"#,

@@ -104,6 +104,9 @@ pub struct PluginArgs {
     /// Call the guest in every pass, even if the pass has unchanged inputs, and remember no passes.
     #[arg(long, env = "INNKEEPER_FORGET_PASSES")]
     pub forget_passes: bool,
+    /// For tests: also call the guest where its prediction saves a call, and abort if the answers differ.
+    #[arg(long, env = "INNKEEPER_CHECK_PREDICTIONS", hide = true)]
+    pub check_predictions: bool,
     /// Resync interval per parent, with 10 % jitter, in seconds, 1 to 2592000, or as 10h. A resync writes only where
     /// something needs repair.
     #[arg(

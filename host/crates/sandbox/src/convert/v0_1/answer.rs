@@ -2,7 +2,8 @@
 //! checks the meaning.
 
 use innkeeper_model::{
-    Child, Condition, Desired, Event, Fault, Generated, Gvk, Limits, Outcome, Phase, Report,
+    Child, Condition, Desired, Event, Fault, Generated, Gvk, Limits, Outcome, Phase,
+    PredictedChild, Prediction, Report,
 };
 use serde_json::{Map, Value};
 
@@ -22,6 +23,8 @@ const FAULT_MESSAGE_BYTES_MAX: usize = 16 * 1024;
 /// Conditions and events per answer: more than a user can read.
 const CONDITIONS_MAX: usize = 64;
 const EVENTS_MAX: usize = 64;
+/// Parts of a child that a prediction may depend on; the contract states it.
+const PREDICTED_PARTS_MAX: usize = 64;
 /// Entries in a child's `generate` and `after`; as many as an answer may have children by default.
 const CHILD_ENTRIES_MAX: usize = 256;
 
@@ -43,6 +46,10 @@ pub(super) fn answer(
         Ok(wit::Outcome::Desired(desired)) => Ok(Outcome::Desired(Desired {
             children: children(desired.children, limits)?,
             report: report(desired.report, limits)?,
+            prediction: desired
+                .prediction
+                .map(|stated| prediction(stated, limits))
+                .transpose()?,
         })),
         Ok(wit::Outcome::Keep(stated)) => Ok(Outcome::Keep(report(stated, limits)?)),
         Ok(wit::Outcome::Finalized(stated)) if phase == Phase::Finalize => {
@@ -144,6 +151,45 @@ fn report(stated: wit::Report, limits: &Limits) -> Result<Report, Rejected> {
     })
 }
 
+fn prediction(stated: wit::Prediction, limits: &Limits) -> Result<Prediction, Rejected> {
+    at_most(
+        "prediction.children",
+        stated.children.len(),
+        limits.children_max,
+    )?;
+    Ok(Prediction {
+        report: report(stated.report, limits).map_err(|rejected| rejected.below("prediction."))?,
+        children: stated
+            .children
+            .into_iter()
+            .map(|child| predicted_child(child, limits))
+            .collect::<Result<_, _>>()?,
+    })
+}
+
+fn predicted_child(
+    stated: wit::PredictedChild,
+    limits: &Limits,
+) -> Result<PredictedChild, Rejected> {
+    let at = format!("prediction of child \"{}\"", cut(&stated.key, 253));
+    at_most(&at, stated.parts.len(), PREDICTED_PARTS_MAX)?;
+    let part = |part: wit::PredictedPart| -> Result<_, Rejected> {
+        let value = |text: String| {
+            object_size(&at, &text, limits)?;
+            json::value(&at, &text)
+        };
+        Ok((part.pointer, part.value.map(value).transpose()?))
+    };
+    Ok(PredictedChild {
+        parts: stated
+            .parts
+            .into_iter()
+            .map(part)
+            .collect::<Result<_, _>>()?,
+        key: stated.key,
+    })
+}
+
 fn condition(stated: wit::Condition) -> Condition {
     Condition {
         kind: stated.type_,
@@ -187,7 +233,9 @@ fn at_most(at: &str, count: usize, max: usize) -> Result<(), Rejected> {
 fn size(answer: &Result<wit::Outcome, wit::Fault>) -> usize {
     match answer {
         Ok(wit::Outcome::Desired(desired)) => {
-            desired.children.iter().map(child_size).sum::<usize>() + report_size(&desired.report)
+            desired.children.iter().map(child_size).sum::<usize>()
+                + report_size(&desired.report)
+                + desired.prediction.as_ref().map_or(0, prediction_size)
         }
         Ok(wit::Outcome::Keep(report) | wit::Outcome::Finalized(report)) => report_size(report),
         Err(fault) => fault.message.len() + fault.report.as_ref().map_or(0, report_size),
@@ -201,6 +249,14 @@ fn child_size(child: &wit::Child) -> usize {
         .map(|g| g.key.len() + g.alphabet.len() + g.token.as_ref().map_or(0, String::len));
     let after = child.after.iter().map(String::len);
     child.key.len() + child.object.len() + generate.sum::<usize>() + after.sum::<usize>()
+}
+
+fn prediction_size(prediction: &wit::Prediction) -> usize {
+    let part =
+        |part: &wit::PredictedPart| part.pointer.len() + part.value.as_ref().map_or(0, String::len);
+    let child =
+        |child: &wit::PredictedChild| child.key.len() + child.parts.iter().map(part).sum::<usize>();
+    report_size(&prediction.report) + prediction.children.iter().map(child).sum::<usize>()
 }
 
 fn report_size(report: &wit::Report) -> usize {

@@ -1,0 +1,287 @@
+//! Predicts the next report: runs the reconciler once more, with the children as the answer states them.
+//!
+//! The host takes the report only if the API server agrees in all parts that the second run has read, so a wrong guess
+//! here costs a call and nothing else.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use serde_json::{Map, Value, json};
+
+use crate::answer::{Answer, Desired, Report};
+use crate::child::{ApplyPolicy, Child, RemovalPolicy};
+use crate::children::{Children, Observed, group_of};
+use crate::fault::Fault;
+use crate::host::{Denied, Host, ListSelector, LogLevel, ObjectRef};
+use crate::request::Request;
+
+/// The next report, and the assumptions behind it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Prediction {
+    pub(crate) report: Report,
+    pub(crate) children: Vec<PredictedChild>,
+}
+
+/// A child that the answer creates or changes, with the values that the report depends on.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PredictedChild {
+    pub(crate) key: String,
+    pub(crate) parts: Vec<(String, Option<Value>)>,
+}
+
+/// Returns the report that the next call would give; none if nobody can know it.
+pub(crate) fn predict(
+    request: &Request,
+    host: &dyn Host,
+    desired: &Desired,
+    reconcile: impl Fn(&Request, &dyn Host) -> Result<Answer, Fault>,
+) -> Option<Prediction> {
+    let children = expected_children(request, &desired.children)?;
+    let next = request.with_children(children);
+    let host = SecondHost {
+        host,
+        is_unique: Cell::new(false),
+    };
+    let Ok(Answer::Desired(second)) = reconcile(&next, &host) else {
+        return None;
+    };
+    // With other children, the next call is followed by yet another one.
+    if host.is_unique.get() || second.children != desired.children {
+        return None;
+    }
+    let predicted = next
+        .children
+        .iter()
+        .filter(|child| child.reads().is_recorded());
+    Some(Prediction {
+        children: predicted.map(predicted_child).collect::<Option<_>>()?,
+        report: second.report,
+    })
+}
+
+/// Returns the parts that were read, with their values; none if the whole object was read.
+fn predicted_child(child: &Observed) -> Option<PredictedChild> {
+    let part = |pointer: &String| (pointer.clone(), child.tree().pointer(pointer).cloned());
+    Some(PredictedChild {
+        key: child.key.clone()?,
+        parts: child.reads().parts()?.iter().map(part).collect(),
+    })
+}
+
+/// Returns the children as the next call observes them; none if that is unknown, or if they stay as they are.
+fn expected_children(request: &Request, stated: &[Child]) -> Option<Children> {
+    let mut children = Vec::with_capacity(stated.len());
+    let mut rest: Vec<&Observed> = request.children.iter().collect();
+    let mut is_changed = false;
+    for child in stated {
+        let found = rest
+            .iter()
+            .position(|observed| is_same(observed, child, request.namespace()));
+        let observed = found.map(|index| rest.swap_remove(index));
+        let expected = match observed {
+            Some(observed) => after_apply(observed, child),
+            // The host waits for other children, or never creates it.
+            None if child.apply == ApplyPolicy::Hold || !child.after.is_empty() => continue,
+            None => Some(after_create(child, request.namespace())),
+        };
+        is_changed |= expected.is_some();
+        children.extend(expected.or_else(|| observed.cloned()));
+    }
+    // The host deletes such a child, and nobody knows how long that takes.
+    if !rest.iter().all(|observed| observed.retained) {
+        return None;
+    }
+    children.extend(rest.into_iter().cloned());
+    children.sort_by(|left, right| order(left).cmp(&order(right)));
+    is_changed.then(|| Children::new(children))
+}
+
+/// The order in which the host lists children.
+fn order(child: &Observed) -> (&str, &str, &str, &str) {
+    let group = group_of(child.api_version());
+    (child.kind(), group, child.namespace(), child.name())
+}
+
+fn is_same(observed: &Observed, child: &Child, parent_namespace: &str) -> bool {
+    let text = |pointer| child.object.pointer(pointer).and_then(Value::as_str);
+    let namespace = text("/metadata/namespace").unwrap_or(parent_namespace);
+    observed.name() == child.name()
+        && observed.kind() == child.kind()
+        && observed.namespace() == namespace
+        && group_of(observed.api_version()) == group_of(text("/apiVersion").unwrap_or_default())
+}
+
+/// Returns a child as the API server shows it after its creation, without what the server and the host add.
+fn after_create(child: &Child, parent_namespace: &str) -> Observed {
+    let mut object = Value::clone(&child.object);
+    remove_absent(&mut object);
+    let status = initial_status(&object);
+    object["status"] = status;
+    object["metadata"]["generation"] = json!(1);
+    if !parent_namespace.is_empty() && object["metadata"]["namespace"].is_null() {
+        object["metadata"]["namespace"] = json!(parent_namespace);
+    }
+    expected(child, &object)
+}
+
+/// Returns an existing child as it is after the write of the stated fields; none if nothing has to be written.
+fn after_apply(observed: &Observed, child: &Child) -> Option<Observed> {
+    if child.apply != ApplyPolicy::Always
+        || observed.is_deleting()
+        || covers(observed.tree(), &child.object)
+    {
+        return None;
+    }
+    let mut object = observed.tree().clone();
+    let spec = object["spec"].take();
+    object["spec"].clone_from(&spec);
+    overlay(&mut object, &child.object);
+    // The API server counts changes of the spec, and not those of metadata.
+    if object["spec"] != spec {
+        object["metadata"]["generation"] =
+            json!(observed.tree()["metadata"]["generation"].as_i64()? + 1);
+    }
+    Some(expected(child, &object))
+}
+
+fn expected(child: &Child, object: &Value) -> Observed {
+    let retained = child.removal == RemovalPolicy::Retain;
+    Observed::new(Some(child.key.clone()), retained, object.to_string()).recorded()
+}
+
+/// Returns the status with which the API server answers a create, for the kinds whose status reports are about.
+fn initial_status(object: &Value) -> Value {
+    match object["kind"].as_str() {
+        // These counts are required fields, the others are left out while they are 0.
+        Some("StatefulSet") => json!({"availableReplicas": 0, "replicas": 0}),
+        Some("PersistentVolumeClaim") => json!({"phase": "Pending"}),
+        Some("Service" | "Ingress") => json!({"loadBalancer": {}}),
+        _ => Value::Object(Map::new()),
+    }
+}
+
+/// Removes the nulls that state that a field is absent.
+fn remove_absent(value: &mut Value) {
+    if let Value::Object(members) = value {
+        members.retain(|_, member| !member.is_null());
+        members.values_mut().for_each(remove_absent);
+    }
+}
+
+/// Returns whether the stated fields have these values already; the API server may have added others.
+fn covers(value: &Value, stated: &Value) -> bool {
+    match (value, stated) {
+        (Value::Object(members), Value::Object(stated)) => {
+            stated.iter().all(|(name, stated)| match members.get(name) {
+                Some(member) => covers(member, stated),
+                None => stated.is_null(),
+            })
+        }
+        (Value::Array(items), Value::Array(stated)) => {
+            items.len() == stated.len()
+                && items
+                    .iter()
+                    .zip(stated)
+                    .all(|(item, stated)| covers(item, stated))
+        }
+        _ => value == stated,
+    }
+}
+
+/// Writes the stated fields over a value.
+fn overlay(value: &mut Value, stated: &Value) {
+    match (value, stated) {
+        (Value::Object(members), Value::Object(stated)) => {
+            for (name, stated) in stated {
+                if stated.is_null() {
+                    members.remove(name);
+                } else {
+                    overlay(members.entry(name.clone()).or_insert(Value::Null), stated);
+                }
+            }
+        }
+        (Value::Array(items), Value::Array(stated)) if items.len() == stated.len() => {
+            for (item, stated) in items.iter_mut().zip(stated) {
+                overlay(item, stated);
+            }
+        }
+        (value, stated) => value.clone_from(stated),
+    }
+}
+
+/// The parts of an expected child that a run reads; records nothing for other children.
+#[derive(Clone, Debug, Default)]
+pub struct Reads(Option<Rc<RefCell<Parts>>>);
+
+#[derive(Debug, Default)]
+struct Parts {
+    pointers: BTreeSet<String>,
+    is_whole: bool,
+}
+
+impl Reads {
+    pub(crate) fn recorded() -> Self {
+        Self(Some(Rc::default()))
+    }
+
+    /// Records that the report depends on the part at a JSON pointer (RFC 6901).
+    pub fn add(&self, pointer: &str) {
+        if let Some(parts) = &self.0 {
+            parts.borrow_mut().pointers.insert(pointer.to_owned());
+        }
+    }
+
+    pub(crate) fn whole(&self) {
+        if let Some(parts) = &self.0 {
+            parts.borrow_mut().is_whole = true;
+        }
+    }
+
+    const fn is_recorded(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// The pointers in order; none if the whole object was read.
+    fn parts(&self) -> Option<Vec<String>> {
+        let parts = self.0.as_ref()?.borrow();
+        (!parts.is_whole).then(|| parts.pointers.iter().cloned().collect())
+    }
+}
+
+/// The host of the second run, which must not be noticed.
+struct SecondHost<'a> {
+    host: &'a dyn Host,
+    /// Whether the answer depends on the time or on random bytes, which differ in the next call.
+    is_unique: Cell<bool>,
+}
+
+impl Host for SecondHost<'_> {
+    // The first run has logged the same.
+    fn log(&self, _level: LogLevel, _message: &str) {}
+
+    fn now_ms(&self) -> u64 {
+        self.is_unique.set(true);
+        self.host.now_ms()
+    }
+
+    fn zone_offset(&self, zone: &str, unix_ms: u64) -> Option<i32> {
+        self.host.zone_offset(zone, unix_ms)
+    }
+
+    fn random(&self, length: u32) -> Vec<u8> {
+        self.is_unique.set(true);
+        self.host.random(length)
+    }
+
+    fn get_json(&self, object: &ObjectRef) -> Result<Option<String>, Denied> {
+        self.host.get_json(object)
+    }
+
+    fn list_json(&self, selector: &ListSelector) -> Result<Vec<String>, Denied> {
+        self.host.list_json(selector)
+    }
+}
+
+#[cfg(test)]
+mod tests;
