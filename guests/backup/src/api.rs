@@ -4,22 +4,11 @@
 //! inside. The schema accepts both, and [`Parent`] merges them. `status` has the status types; `validate` has checks
 //! that CEL cannot express.
 
-use innkeeper_kit::{
-    image,
-    placement::{PodTemplate, own_namespace},
-    pod::ImagePullPolicy,
-};
-use innkeeper_sdk::{
-    crd::Crd,
-    manifest::{ParentKind, Scope},
-    prelude::*,
-};
+use innkeeper_kit::prelude::*;
+use innkeeper_sdk::manifest::{ParentKind, Scope};
 use k8s_openapi::api::core::v1::{
     EnvFromSource, EnvVar, LocalObjectReference, ResourceRequirements,
 };
-use kube::{CustomResource, KubeSchema};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use self::{

@@ -5,12 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_kit::{
-    claim::{DeclaredClaim, ObservedClaim},
-    quantity::Amount,
-    rollout::TemplateHash,
-};
-use innkeeper_sdk::prelude::*;
+use innkeeper_kit::prelude::*;
 use k8s_openapi::{
     ByteString,
     api::{

@@ -1,11 +1,7 @@
 //! The plugin's configuration.
 
-use innkeeper_kit::{
-    image, placement::PodTemplateLists, pod::PodMetadataLists, tenants::ReferenceScope,
-};
+use innkeeper_kit::prelude::*;
 use k8s_openapi::api::core::v1::{LocalObjectReference, ResourceRequirements};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 /// The administrator's settings for all parents.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]

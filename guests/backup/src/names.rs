@@ -3,8 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_kit::labels;
-use innkeeper_sdk::prelude::*;
+use innkeeper_kit::prelude::*;
 
 use crate::api::Kind;
 
@@ -22,7 +21,7 @@ pub(crate) const FETCH: &str = "fetch";
 
 /// Returns a component's labels.
 pub(crate) fn labels(request: &Request, kind: Kind, component: &str) -> BTreeMap<String, String> {
-    let mut labels = labels::base_labels("gobackup", request.name(), component);
+    let mut labels = base_labels("gobackup", request.name(), component);
     labels.insert(PARENT_KIND.to_owned(), lower(kind).to_owned());
     labels
 }

@@ -4,11 +4,8 @@
 //! tenant limits are the same. A probe starts after a period, and when the `Storage` or a Secret key has changed since
 //! the last one. A Job stays until the next probe.
 
-use innkeeper_kit::references::Found;
-use innkeeper_sdk::{
-    hash::{Hashed, hash_lines},
-    prelude::*,
-};
+use innkeeper_kit::prelude::*;
+use innkeeper_sdk::hash::hash_lines;
 use k8s_openapi::{
     api::batch::v1::Job,
     jiff::{SignedDuration, Timestamp},

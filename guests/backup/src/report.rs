@@ -2,8 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use innkeeper_kit::rollout::TemplateHash;
-use innkeeper_sdk::prelude::*;
+use innkeeper_kit::prelude::*;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::{

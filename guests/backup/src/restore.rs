@@ -4,9 +4,7 @@
 //! are read, checked and rendered as for a run, with the targets in place of the parent's databases; only the Pod's
 //! programs differ.
 
-use innkeeper_kit::tenants::check_image;
-use innkeeper_sdk::{host::ReadError, prelude::*};
-use serde::Deserialize;
+use innkeeper_kit::{prelude::*, tenants::check_image};
 use serde_json::Value;
 
 use crate::{

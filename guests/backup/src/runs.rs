@@ -5,12 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use innkeeper_kit::{
-    job::{self, JobPod, ObservedJob},
-    labels,
-    partial::Partial,
-};
-use innkeeper_sdk::prelude::*;
+use innkeeper_kit::prelude::*;
 use k8s_openapi::api::batch::v1::{CronJob, CronJobStatus};
 use serde::de::IgnoredAny;
 

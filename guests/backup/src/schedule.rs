@@ -2,8 +2,7 @@
 //!
 //! The CronJob controller starts the runs. This module only translates, and computes due times for the report.
 
-use innkeeper_kit::cron::{self, Cron};
-use innkeeper_sdk::prelude::*;
+use innkeeper_kit::prelude::*;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::{api::Schedule, stop::Stop};

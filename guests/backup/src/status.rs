@@ -1,8 +1,6 @@
 //! The parent's status.
 
-use innkeeper_kit::job::JobPhase;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use innkeeper_kit::prelude::*;
 
 /// Observed state of the runs.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]

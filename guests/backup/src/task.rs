@@ -5,11 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_kit::{
-    job::{self, JobPod, JobRun, ObservedJob},
-    labels,
-};
-use innkeeper_sdk::prelude::*;
+use innkeeper_kit::prelude::*;
 use k8s_openapi::{
     api::batch::v1::{Job, JobSpec},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,

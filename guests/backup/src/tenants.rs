@@ -14,14 +14,12 @@ use crate::{
     stop::Stop,
 };
 use innkeeper_kit::{
-    claim,
-    references::{Found, References},
+    prelude::*,
     tenants::{
-        Claimant, check_environment, check_image, check_listed, check_mount, check_reference,
-        check_secrets, is_listed,
+        check_environment, check_image, check_listed, check_mount, check_reference, check_secrets,
+        is_listed,
     },
 };
-use innkeeper_sdk::prelude::*;
 use serde_json::Value;
 
 /// Checks the parent's fields that the configuration limits. An error lies in the parent.

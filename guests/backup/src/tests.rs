@@ -3,10 +3,8 @@
 use std::{collections::BTreeMap, sync::LazyLock};
 
 use innkeeper_crd::Schema;
-use innkeeper_sdk::{
-    prelude::*,
-    testing::{FakeHost, TestRequest},
-};
+use innkeeper_kit::prelude::*;
+use innkeeper_sdk::testing::{FakeHost, TestRequest};
 use serde_json::{Value, json};
 
 use crate::Plugin;

@@ -6,14 +6,11 @@ mod tls;
 
 use std::collections::BTreeMap;
 
-use innkeeper_kit::{budget, image, placement::PodTemplate, pod::ImagePullPolicy};
+use innkeeper_kit::prelude::*;
 use k8s_openapi::{
     api::core::v1::{LocalObjectReference, ResourceRequirements},
     apimachinery::pkg::util::intstr::IntOrString,
 };
-use kube::{CustomResource, KubeSchema};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 pub(crate) use self::{
     network::{ClientService, HeadlessService, Isolation, Monitoring},

@@ -2,13 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_kit::{
-    claim::DeclaredClaim,
-    labels,
-    pod::{ServiceType, service_port},
-    quantity::Amount,
-};
-use innkeeper_sdk::{json::sanitized, prelude::*};
+use innkeeper_kit::{pod::service_port, prelude::*};
+use innkeeper_sdk::json::sanitized;
 use k8s_openapi::{
     api::{
         core::v1::{ConfigMap, PersistentVolumeClaim, Service, ServiceSpec},
@@ -202,7 +197,7 @@ fn service_monitor(cluster: &Cluster<'_>) -> Option<Value> {
     let monitor = cluster.spec.monitoring.as_ref()?.service_monitor.as_ref()?;
     let mut own = cluster.config.monitoring.labels.clone();
     own.extend(cluster.labels("monitor"));
-    let service = labels::base_labels("etcd", cluster.name, "headless");
+    let service = base_labels("etcd", cluster.name, "headless");
     Some(json!({
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "ServiceMonitor",

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_kit::labels;
-use innkeeper_sdk::prelude::*;
+use innkeeper_kit::prelude::*;
 
 use crate::{
     api::{EtcdClusterSpec, Medium},
@@ -105,14 +104,14 @@ impl<'a> Cluster<'a> {
 
     /// A child's labels.
     pub(crate) fn labels(&self, component: &str) -> BTreeMap<String, String> {
-        let mut labels = labels::base_labels("etcd", self.name, component);
+        let mut labels = base_labels("etcd", self.name, component);
         labels.insert(CLUSTER_LABEL.to_owned(), self.name.to_owned());
         labels
     }
 
     /// The members' selector: only the four shared labels, because a StatefulSet's selector is immutable.
     pub(crate) fn selector(&self) -> BTreeMap<String, String> {
-        labels::base_labels("etcd", self.name, "member")
+        base_labels("etcd", self.name, "member")
     }
 
     pub(crate) fn member(&self, ordinal: i32) -> String {

@@ -2,14 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_kit::{
-    image,
-    placement::PodTemplateLists,
-    pod::{PodMetadataLists, ServiceType},
-    tenants::ReferenceScope,
-};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use innkeeper_kit::prelude::*;
 
 /// The administrator's settings for all parents.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]

@@ -5,13 +5,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use innkeeper_kit::{
-    job::{self, JobPhase, JobPod, JobRun, ObservedJob},
-    labels,
-    placement::{Placement, PodTemplate, place},
-    pod,
-};
-use innkeeper_sdk::prelude::*;
+use innkeeper_kit::prelude::*;
 use k8s_openapi::{
     api::{
         batch::v1::{Job, JobSpec},
@@ -145,7 +139,7 @@ pub(crate) fn read(
     if observed.is_empty() {
         return Ok(ClusterJobs::new());
     }
-    let selector = labels::selector_text(&labels::base_labels("etcd", cluster.name, "operation"));
+    let selector = labels::selector_text(&base_labels("etcd", cluster.name, "operation"));
     let pods = host.list::<JobPod>(cluster.namespace, &selector)?;
     let jobs = observed.iter().filter_map(|job| {
         let labels = job.metadata.labels.as_ref()?;

@@ -31,8 +31,7 @@ mod version;
 #[cfg(test)]
 mod tests;
 
-use innkeeper_kit::placement::own_namespace;
-use innkeeper_sdk::prelude::*;
+use innkeeper_kit::prelude::*;
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
     batch::v1::{CronJob, Job},

@@ -4,11 +4,7 @@
 
 use std::cell::OnceCell;
 
-use innkeeper_kit::{
-    claim::DeclaredClaim, labels, placement::place, pod, quantity::Amount, rollout::TemplateHash,
-    workload::Workload,
-};
-use innkeeper_sdk::prelude::*;
+use innkeeper_kit::prelude::*;
 use k8s_openapi::{
     api::{
         apps::v1::{

@@ -9,13 +9,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use innkeeper_kit::{
-    partial::Partial,
-    quantity::Amount,
-    references::{Found, References},
-    workload::Workload,
-};
-use innkeeper_sdk::{hash::Hashed, prelude::*};
+use innkeeper_kit::prelude::*;
 use k8s_openapi::api::{
     apps::v1::{
         StatefulSet, StatefulSetPersistentVolumeClaimRetentionPolicy, StatefulSetUpdateStrategy,
@@ -24,8 +18,6 @@ use k8s_openapi::api::{
     storage::v1::StorageClass,
 };
 use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta};
-
-use serde::Deserialize;
 
 use self::{alarms::Alarms, pods::MemberPods};
 use crate::{

@@ -6,8 +6,7 @@ mod warnings;
 
 use std::collections::BTreeSet;
 
-use innkeeper_kit::labels;
-use innkeeper_sdk::{condition::ConditionStatus, prelude::*};
+use innkeeper_kit::prelude::*;
 
 use crate::{
     api::{Endpoints, EtcdClusterStatus, Member},

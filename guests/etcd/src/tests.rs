@@ -20,10 +20,8 @@ mod versions;
 use std::sync::LazyLock;
 
 use innkeeper_crd::Schema;
-use innkeeper_sdk::{
-    prelude::*,
-    testing::{FakeHost, TestRequest, definition_problems},
-};
+use innkeeper_kit::prelude::*;
+use innkeeper_sdk::testing::{FakeHost, TestRequest, definition_problems};
 use serde_json::{Value, json};
 
 use crate::{Plugin, api::EtcdCluster};
@@ -66,7 +64,7 @@ fn pod(ordinal: i32, ready: bool, image: &str) -> Value {
 }
 
 fn pod_of_revision(ordinal: i32, ready: bool, image: &str, revision: &str) -> Value {
-    let mut labels = innkeeper_kit::labels::base_labels("etcd", "demo", "member");
+    let mut labels = base_labels("etcd", "demo", "member");
     labels.insert("controller-revision-hash".to_owned(), revision.to_owned());
     json!({
         "apiVersion": "v1", "kind": "Pod",

@@ -1,13 +1,11 @@
 //! Spec checks that CEL rules cannot express.
 
 use innkeeper_kit::{
-    cron::Cron,
     labels::check_annotations,
-    pod::ServiceType,
-    quantity::{Amount, check_resources},
+    prelude::*,
+    quantity::check_resources,
     tenants::{check_image, check_listed, check_pod_secrets, check_pull_secrets, check_reference},
 };
-use innkeeper_sdk::prelude::*;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 

@@ -12,6 +12,7 @@ pub mod objects;
 pub mod partial;
 pub mod placement;
 pub mod pod;
+pub mod prelude;
 pub mod quantity;
 pub mod references;
 pub mod rollout;

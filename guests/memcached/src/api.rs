@@ -4,15 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_kit::{
-    budget::{self, DisruptionBudget},
-    image,
-    pod::ImagePullPolicy,
-};
+use innkeeper_kit::prelude::*;
 use k8s_openapi::api::core::v1::{LocalObjectReference, ResourceRequirements};
-use kube::{CustomResource, KubeSchema};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 /// The `maxItemSize` rule: memcached exits unless the size is a multiple of its 512 KiB chunks.
 pub(crate) const ITEM_SIZE: &str =

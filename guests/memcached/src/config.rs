@@ -1,8 +1,6 @@
 //! The plugin's configuration.
 
-use innkeeper_kit::image;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use innkeeper_kit::prelude::*;
 
 /// The administrator's settings for all parents.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]

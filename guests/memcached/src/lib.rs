@@ -13,8 +13,7 @@ mod validate;
 #[cfg(test)]
 mod tests;
 
-use innkeeper_kit::rollout::TemplateHash;
-use innkeeper_sdk::prelude::*;
+use innkeeper_kit::prelude::*;
 use k8s_openapi::api::{
     apps::v1::Deployment,
     core::v1::{Pod, Service},

@@ -1,7 +1,6 @@
 //! Observed Pods, and why they are not ready.
 
-use innkeeper_kit::workload::Waiting;
-use serde::Deserialize;
+use innkeeper_kit::prelude::*;
 
 /// Why the first unready Pod is not ready, as part of a sentence.
 pub(crate) fn cause(pods: &[Member]) -> Option<String> {

@@ -2,12 +2,7 @@
 //!
 //! Conditions report Pods that are ready now, not writes that the host has sent.
 
-use innkeeper_kit::{
-    labels,
-    rollout::TemplateHash,
-    workload::{Workload, WorkloadStatus},
-};
-use innkeeper_sdk::prelude::*;
+use innkeeper_kit::{prelude::*, workload::WorkloadStatus};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service};
 
 use crate::{

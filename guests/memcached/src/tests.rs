@@ -8,10 +8,8 @@ mod properties;
 use std::sync::LazyLock;
 
 use innkeeper_crd::Schema;
-use innkeeper_sdk::{
-    prelude::*,
-    testing::{FakeHost, TestRequest, definition_problems},
-};
+use innkeeper_kit::prelude::*;
+use innkeeper_sdk::testing::{FakeHost, TestRequest, definition_problems};
 use serde_json::{Value, json};
 
 use crate::{
@@ -299,7 +297,7 @@ fn a_pool_is_ready_when_all_pods_have_the_new_template() {
 #[test]
 fn nodes_are_the_pods_that_stay_sorted() {
     let pod = |name: &str, phase: &str, deleting: bool| {
-        let labels = innkeeper_kit::labels::base_labels("memcached", "example", "cache");
+        let labels = base_labels("memcached", "example", "cache");
         let mut metadata = json!({ "name": name, "namespace": "default", "labels": labels });
         if deleting {
             metadata["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
@@ -325,7 +323,7 @@ fn nodes_are_the_pods_that_stay_sorted() {
 
 /// An unready Pod of the pool.
 fn broken(name: &str, status: &Value) -> Value {
-    let labels = innkeeper_kit::labels::base_labels("memcached", "example", "cache");
+    let labels = base_labels("memcached", "example", "cache");
     let metadata = json!({ "name": name, "namespace": "default", "labels": labels });
     json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": status })
 }

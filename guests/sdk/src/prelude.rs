@@ -16,3 +16,6 @@ pub use crate::manifest::{Access, ChildKind, Manifest, ReadScope};
 pub use crate::reconciler::{NoConfig, Reconciler};
 pub use crate::request::{Phase, Request};
 pub use crate::{child_kinds, export};
+pub use kube::{CustomResource, KubeSchema};
+pub use schemars::JsonSchema;
+pub use serde::{Deserialize, Serialize};

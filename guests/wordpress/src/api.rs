@@ -7,17 +7,10 @@ mod database;
 mod serving;
 mod storage;
 
-use innkeeper_kit::{
-    budget::{self, DisruptionBudget},
-    image,
-    pod::{ImagePullPolicy, PodMetadata},
-};
+use innkeeper_kit::prelude::*;
 use k8s_openapi::api::core::v1::{
     EnvFromSource, EnvVar, LocalObjectReference, ResourceRequirements,
 };
-use kube::{CustomResource, KubeSchema};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 pub(crate) use self::{
     database::{Credentials, Database, External, Managed},

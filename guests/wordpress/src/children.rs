@@ -13,10 +13,8 @@ mod web;
 
 use std::{collections::BTreeSet, mem};
 
-use innkeeper_kit::rollout::{TEMPLATE_HASH, TemplateHash};
-use innkeeper_sdk::{child::ApplyPolicy, prelude::*};
+use innkeeper_kit::{prelude::*, rollout::TEMPLATE_HASH};
 use k8s_openapi::{api::core::v1::PodTemplateSpec, apimachinery::pkg::apis::meta::v1::ObjectMeta};
-use serde::Serialize;
 
 pub(crate) use self::{
     pod::{has_changed_credentials, takes_new_credentials},

@@ -1,12 +1,6 @@
 //! The plugin's configuration.
 
-use innkeeper_kit::{
-    image,
-    pod::{PodMetadataLists, ServiceType},
-    tenants::ReferenceScope,
-};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use innkeeper_kit::prelude::*;
 
 /// The administrator's settings for all parents.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]

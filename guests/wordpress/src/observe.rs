@@ -4,14 +4,7 @@ mod pods;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use innkeeper_kit::{
-    claim::{self, ObservedClaim},
-    quantity::Amount,
-    references::{Found, References, secret},
-    tenants::ReferenceScope,
-    workload::{Workload, WorkloadStatus},
-};
-use innkeeper_sdk::prelude::*;
+use innkeeper_kit::{prelude::*, references::secret, workload::WorkloadStatus};
 use k8s_openapi::{
     api::{
         apps::v1::{Deployment, StatefulSet},

@@ -8,8 +8,7 @@ mod unapplied;
 
 use std::time::Duration;
 
-use innkeeper_kit::labels;
-use innkeeper_sdk::prelude::*;
+use innkeeper_kit::prelude::*;
 
 use crate::{
     api::{DatabaseStatus, WordpressStatus},

@@ -4,8 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_kit::{labels, pod::ServiceType};
-use innkeeper_sdk::prelude::*;
+use innkeeper_kit::prelude::*;
 use serde_json::Value;
 
 use crate::{
@@ -131,7 +130,7 @@ impl<'a> Site<'a> {
 
     /// A component's labels and selector.
     pub(crate) fn labels(&self, component: &str) -> BTreeMap<String, String> {
-        labels::base_labels("wordpress", self.name, component)
+        base_labels("wordpress", self.name, component)
     }
 
     /// The desired number of replicas.

@@ -21,10 +21,8 @@ mod variables;
 use std::sync::LazyLock;
 
 use innkeeper_crd::Schema;
-use innkeeper_sdk::{
-    prelude::*,
-    testing::{FakeHost, TestRequest},
-};
+use innkeeper_kit::prelude::*;
+use innkeeper_sdk::testing::{FakeHost, TestRequest};
 use serde_json::{Value, json};
 
 use crate::Plugin;

@@ -1,14 +1,10 @@
 //! Checks that CEL cannot express: quantities, and conflicts with observed objects.
 
 use innkeeper_kit::{
-    claim::ObservedClaim,
-    labels,
-    pod::ServiceType,
-    quantity::{Amount, check_resources},
-    references::Found,
-    tenants::{ReferenceScope, check_image, check_listed, check_reference, check_secrets},
+    prelude::*,
+    quantity::check_resources,
+    tenants::{check_image, check_listed, check_reference, check_secrets},
 };
-use innkeeper_sdk::prelude::*;
 
 use crate::{
     api::{Claim, Route, ServiceOptions},

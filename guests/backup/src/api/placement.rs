@@ -1,12 +1,10 @@
 //! API blocks: placing the run's Pods beside others.
 
-use innkeeper_kit::labels::check_labels;
+use innkeeper_kit::{labels::check_labels, prelude::*};
 use k8s_openapi::{
     api::core::v1::{Affinity, PodAffinity, PodAffinityTerm},
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
-use kube::KubeSchema;
-use serde::{Deserialize, Serialize};
 
 /// Pods on whose node a run is placed, because they use its volumes.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq)]

@@ -5,11 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_kit::placement::PodTemplate;
-use innkeeper_sdk::crd::{Crd, schema_of};
-use kube::{CustomResource, KubeSchema};
-use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::{Deserialize, Serialize};
+use innkeeper_kit::prelude::*;
+use innkeeper_sdk::crd::schema_of;
+use schemars::{Schema, SchemaGenerator};
 use serde_json::Value;
 
 use super::{ArchiveSettings, SecretKey};

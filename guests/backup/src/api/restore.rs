@@ -1,10 +1,7 @@
 //! The API of `Restore`.
 
-use innkeeper_kit::{image, placement::PodTemplate, pod::PodMetadata, tenants::Claimant};
+use innkeeper_kit::prelude::*;
 use k8s_openapi::api::core::v1::{LocalObjectReference, ResourceRequirements};
-use kube::{CustomResource, KubeSchema};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use super::{Reference, RunUser, RunWith, Volume, Work};
 use crate::status::{Phase, Remarks};

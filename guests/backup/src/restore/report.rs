@@ -1,7 +1,6 @@
 //! Reports on a restoration.
 
-use innkeeper_kit::job;
-use innkeeper_sdk::prelude::*;
+use innkeeper_kit::prelude::*;
 use k8s_openapi::api::batch::v1::Job;
 
 use super::{

@@ -2,8 +2,7 @@
 //!
 //! Logs can contain passwords, because they contain command lines. The run redacts them.
 
-use innkeeper_kit::job;
-use serde::Deserialize;
+use innkeeper_kit::prelude::*;
 
 use crate::{
     script::RETENTION,

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::{host::ReadError, prelude::*};
+use innkeeper_kit::prelude::*;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::Deserialize;
 
 use crate::{
     api::{Kind, restore::BackupReference},

@@ -1,8 +1,7 @@
 //! All forms of schedules.
 
-use innkeeper_kit::cron::Cron;
+use innkeeper_kit::prelude::*;
 use innkeeper_sdk::testing::TestRequest;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::effective;

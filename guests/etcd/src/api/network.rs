@@ -2,11 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_kit::pod::ServiceType;
+use innkeeper_kit::prelude::*;
 use k8s_openapi::api::networking::v1::NetworkPolicyPeer;
-use kube::KubeSchema;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 /// Options for the Service with the members' names.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]

@@ -1,10 +1,7 @@
 //! Storage for the members' data.
 
-use innkeeper_kit::claim;
+use innkeeper_kit::prelude::*;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use kube::KubeSchema;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 /// Storage for the members' data.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq)]

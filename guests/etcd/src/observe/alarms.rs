@@ -2,11 +2,7 @@
 
 use std::slice;
 
-use innkeeper_kit::{
-    job::{self, JobPod},
-    labels,
-};
-use innkeeper_sdk::prelude::*;
+use innkeeper_kit::prelude::*;
 
 use crate::{cluster::Cluster, jobs};
 
@@ -39,7 +35,7 @@ impl Alarms {
         if cluster.spec.inspection.is_none() {
             return Ok(Self::default());
         }
-        let selector = labels::selector_text(&labels::base_labels("etcd", cluster.name, COMPONENT));
+        let selector = labels::selector_text(&base_labels("etcd", cluster.name, COMPONENT));
         let mut pods = host.list::<JobPod>(cluster.namespace, &selector)?;
         pods.sort_by_key(|pod| {
             pod.metadata

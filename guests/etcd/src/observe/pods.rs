@@ -2,13 +2,11 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use innkeeper_kit::{job, partial::Partial, workload::Waiting};
-use innkeeper_sdk::prelude::*;
+use innkeeper_kit::prelude::*;
 use k8s_openapi::{
     api::core::v1::{Pod, PodCondition},
     apimachinery::pkg::apis::meta::v1::Time,
 };
-use serde::Deserialize;
 
 use crate::{admission, cluster::Cluster, jobs::milliseconds, version::Version};
 
@@ -160,7 +158,7 @@ impl ContainerStatus {
 
 /// Reads the Pods by ordinal.
 pub(super) fn read(host: &dyn Host, cluster: &Cluster<'_>) -> Result<MemberPods, Fault> {
-    let selector = innkeeper_kit::labels::selector_text(&cluster.selector());
+    let selector = labels::selector_text(&cluster.selector());
     let prefix = format!("{}-", cluster.name);
     let mut member_pods = MemberPods::default();
     let mut member = |pod: ObservedPod| -> Option<(i32, MemberPod)> {

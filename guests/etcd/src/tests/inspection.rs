@@ -18,7 +18,7 @@ fn result(minute: u32, message: &str) -> Value {
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
             "name": format!("demo-inspect-{minute}"), "namespace": "default",
-            "labels": innkeeper_kit::labels::base_labels("etcd", "demo", "inspect"),
+            "labels": base_labels("etcd", "demo", "inspect"),
             "creationTimestamp": format!("2026-01-01T00:{minute:02}:00Z"),
             "ownerReferences": [{
                 "apiVersion": "batch/v1", "kind": "Job", "name": "demo-inspect", "uid": format!("j{minute}"),

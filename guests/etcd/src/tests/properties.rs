@@ -1,10 +1,8 @@
 //! Properties that hold for every parent the CRD admits.
 
 use innkeeper_guest_testing::{self as testing, TEXTS, Values};
-use innkeeper_sdk::{
-    prelude::*,
-    testing::{FakeHost, ReverseOrder, TestRequest, reverse_order, with_defaults},
-};
+use innkeeper_kit::prelude::*;
+use innkeeper_sdk::testing::{FakeHost, ReverseOrder, TestRequest, reverse_order, with_defaults};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

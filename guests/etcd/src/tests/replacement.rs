@@ -78,7 +78,7 @@ fn end(
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
             "name": format!("{key}-x"), "namespace": "default", "ownerReferences": [owner],
-            "labels": innkeeper_kit::labels::base_labels("etcd", "demo", "operation"),
+            "labels": base_labels("etcd", "demo", "operation"),
         },
         "status": { "containerStatuses": [{
             "name": "etcdctl", "state": { "terminated": { "exitCode": 0, "message": message } },

@@ -108,8 +108,7 @@ fn a_policy_lets_members_jobs_and_allowed_sources_in() {
         let members = outcome.child("members").unwrap();
         assert!(!members.after.contains(&"netpol".to_owned()));
         let spec = object(&outcome, "netpol")["spec"].clone();
-        let member =
-            json!({ "matchLabels": innkeeper_kit::labels::base_labels("etcd", "demo", "member") });
+        let member = json!({ "matchLabels": base_labels("etcd", "demo", "member") });
         assert_eq!(spec["podSelector"], member);
         assert_eq!(spec["policyTypes"], json!(["Ingress"]));
         let peers = json!({

@@ -2,10 +2,8 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use innkeeper_kit::image;
+use innkeeper_kit::prelude::*;
 use k8s_openapi::api::core::v1::ResourceRequirements;
-use kube::KubeSchema;
-use serde::{Deserialize, Serialize};
 
 use super::Claim;
 

@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_kit::pod::ServiceType;
-use kube::KubeSchema;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use innkeeper_kit::prelude::*;
 
 /// A site address.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]

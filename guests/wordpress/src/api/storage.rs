@@ -1,11 +1,9 @@
 //! Claims, and storage for the site's files.
 
-use innkeeper_kit::claim::{self, AccessMode, DeclaredClaim};
+use innkeeper_kit::prelude::*;
 use k8s_openapi::{
     api::core::v1::TypedLocalObjectReference, apimachinery::pkg::api::resource::Quantity,
 };
-use kube::KubeSchema;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Storage for themes, plugins and uploads.

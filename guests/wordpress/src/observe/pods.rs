@@ -1,9 +1,7 @@
 //! A workload's Pods, and why it is not ready.
 
-use innkeeper_kit::{labels, workload::Waiting};
-use innkeeper_sdk::{host::ReadError, prelude::*};
+use innkeeper_kit::prelude::*;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use serde::Deserialize;
 
 use crate::site::Site;
 

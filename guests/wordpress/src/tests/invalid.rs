@@ -1,9 +1,7 @@
 //! Parents that a pass rejects, always with a complete report.
 
-use innkeeper_sdk::{
-    prelude::*,
-    testing::{FakeHost, TestRequest},
-};
+use innkeeper_kit::prelude::*;
+use innkeeper_sdk::testing::{FakeHost, TestRequest};
 use serde_json::{Value, json};
 
 use super::{claim, fault, host, parent, pass};
