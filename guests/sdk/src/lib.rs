@@ -31,6 +31,8 @@ pub mod testing;
 mod pages {
     #[doc = include_str!("../../docs/tutorial.md")]
     struct Tutorial;
+    #[doc = include_str!("../../docs/recipes.md")]
+    struct Recipes;
     #[doc = include_str!("../../docs/reads.md")]
     struct Reads;
     #[doc = include_str!("../../docs/configuration.md")]
