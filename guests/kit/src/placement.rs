@@ -141,32 +141,23 @@ fn both(user: Option<Affinity>, own: Option<Affinity>) -> Option<Affinity> {
         (Some(user), Some(own)) => (user, own),
         (user, own) => return user.or(own),
     };
-    if let Some(own) = own.pod_affinity {
-        let to = user.pod_affinity.get_or_insert_default();
-        let required = &mut to.required_during_scheduling_ignored_during_execution;
-        append(
-            required,
-            own.required_during_scheduling_ignored_during_execution,
-        );
-        let preferred = &mut to.preferred_during_scheduling_ignored_during_execution;
-        append(
-            preferred,
-            own.preferred_during_scheduling_ignored_during_execution,
-        );
+    // The two kinds are types of their own with the same fields.
+    macro_rules! append {
+        ($($kind:ident),+) => {$(
+            if let Some(own) = own.$kind {
+                let user = user.$kind.get_or_insert_default();
+                append(
+                    &mut user.required_during_scheduling_ignored_during_execution,
+                    own.required_during_scheduling_ignored_during_execution,
+                );
+                append(
+                    &mut user.preferred_during_scheduling_ignored_during_execution,
+                    own.preferred_during_scheduling_ignored_during_execution,
+                );
+            }
+        )+};
     }
-    if let Some(own) = own.pod_anti_affinity {
-        let to = user.pod_anti_affinity.get_or_insert_default();
-        let required = &mut to.required_during_scheduling_ignored_during_execution;
-        append(
-            required,
-            own.required_during_scheduling_ignored_during_execution,
-        );
-        let preferred = &mut to.preferred_during_scheduling_ignored_during_execution;
-        append(
-            preferred,
-            own.preferred_during_scheduling_ignored_during_execution,
-        );
-    }
+    append!(pod_affinity, pod_anti_affinity);
     Some(user)
 }
 
