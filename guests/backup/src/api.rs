@@ -44,16 +44,6 @@ pub(crate) use volumes::{
     namespaced,
     status = "BackupStatus",
     doc = "A backup that gobackup makes once, or by a schedule if it has one.",
-    printcolumn(
-        name = "Ready",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
-    ),
-    printcolumn(
-        name = "Reason",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Ready\")].reason"
-    ),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(
         name = "Schedule",
@@ -84,7 +74,6 @@ pub(crate) use volumes::{
         json_path = ".status.conditions[?(@.type==\"Verified\")].status",
         priority = 1
     ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     // A label has at most 63 characters, which `<name>-run-12345678` must fit, and a CronJob name 52.
     validation = Rule::new("self.metadata.name.size() <= 50")
         .message("metadata.name must be at most 50 characters")
@@ -319,6 +308,7 @@ const MODEL_SCHEDULE: &str = "(has(self.spec) && has(self.spec.backupModelRef) \
 /// Completes the schema of both kinds; the derive macro only knows `spec` and `status`.
 fn both_generations(crd: Crd) -> Crd {
     let crd = crd
+        .with_condition_columns()
         .optional("", "spec")
         .property::<ModelReference>("", "backupModelRef")
         .property::<Vec<Reference>>("", "databaseRefs")
@@ -404,6 +394,7 @@ pub(crate) fn parents(manifest: Manifest) -> Manifest {
         .parent_with::<Restore>(|crd| {
             let crd = crd.remove("spec.resources", "claims");
             own_namespace(crd.remove("spec.overrides[].databaseRef", "path"))
+                .with_condition_columns()
                 .truncate_descriptions_below(12)
         })
         .parent_with::<Storage>(related::storage)

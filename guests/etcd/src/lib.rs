@@ -71,6 +71,7 @@ impl Reconciler for Clusters {
             .parent_with::<EtcdCluster>(|crd| {
                 // The Pods have no resourceClaims for this field to reference.
                 own_namespace(crd.remove("spec.resources", "claims"))
+                    .with_condition_columns()
                     // The deepest fields are in `spec.podTemplate.spec.affinity`.
                     .truncate_descriptions_below(12)
             })

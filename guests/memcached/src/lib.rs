@@ -43,7 +43,8 @@ impl Reconciler for Memcacheds {
         Manifest::new("memcached", env!("CARGO_PKG_VERSION"))
             .parent_with::<Memcached>(|crd| {
                 // The Pods have no resourceClaims for this field to reference.
-                crd.remove("spec.resources", "claims")
+                crd.with_condition_columns()
+                    .remove("spec.resources", "claims")
                     .truncate_descriptions_below(5)
             })
             // The status has the phase: evicted and finished Pods do not count as nodes.

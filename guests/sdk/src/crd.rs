@@ -61,7 +61,11 @@ impl Crd {
         version["subresources"]["status"] = json!({});
         let columns = &mut version["additionalPrinterColumns"];
         if columns.as_array().is_none_or(Vec::is_empty) {
-            *columns = usual_columns();
+            *columns = json!([
+                condition_column("Ready", "Ready", "status"),
+                condition_column("Synced", "Synced", "status"),
+                age_column(),
+            ]);
         }
         let status = &mut crd.root_mut()["properties"]["status"];
         if status.is_null() {
@@ -211,6 +215,17 @@ impl Crd {
         self
     }
 
+    /// Puts the `kubectl get` columns Ready and Reason before the type's `printcolumn`s, and Age after them.
+    pub fn with_condition_columns(mut self) -> Self {
+        let columns = &mut self.version_mut()["additionalPrinterColumns"];
+        if let Some(columns) = columns.as_array_mut() {
+            columns.insert(0, condition_column("Ready", "Ready", "status"));
+            columns.insert(1, condition_column("Reason", "Ready", "reason"));
+            columns.push(age_column());
+        }
+        self
+    }
+
     /// Adds a bound to each string, list and map without one; [`Manifest::crd`](crate::manifest::Manifest::crd) calls this.
     ///
     /// - Spec strings: 4,096 characters; names 253 (properties `name`, `namespace`, and those that end with `Name` or
@@ -300,14 +315,14 @@ fn pointer(path: &str) -> String {
     pointer
 }
 
-/// The `kubectl get` columns that show any parent's state.
-fn usual_columns() -> Value {
-    let condition = |name: &str| {
-        let path = format!(".status.conditions[?(@.type==\"{name}\")].status");
-        json!({"name": name, "type": "string", "jsonPath": path})
-    };
-    let age = json!({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"});
-    json!([condition("Ready"), condition("Synced"), age])
+/// The `kubectl get` column for a condition's field.
+fn condition_column(name: &str, condition: &str, field: &str) -> Value {
+    let path = format!(".status.conditions[?(@.type==\"{condition}\")].{field}");
+    json!({"name": name, "type": "string", "jsonPath": path})
+}
+
+fn age_column() -> Value {
+    json!({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"})
 }
 
 #[cfg(test)]

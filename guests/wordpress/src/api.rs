@@ -37,16 +37,6 @@ pub(crate) use self::{
         label_selector_path = ".status.selector"
     ),
     printcolumn(
-        name = "Ready",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
-    ),
-    printcolumn(
-        name = "Reason",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Ready\")].reason"
-    ),
-    printcolumn(
         name = "Database",
         type_ = "string",
         json_path = ".status.conditions[?(@.type==\"DatabaseReady\")].status"
@@ -60,7 +50,6 @@ pub(crate) use self::{
         json_path = ".status.conditions[?(@.type==\"Ready\")].message",
         priority = 1
     ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = Rule::new("self.metadata.name.size() <= 40")
         .message("metadata.name must be at most 40 characters"),
     validation = Rule::new("self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')")

@@ -89,7 +89,8 @@ impl Reconciler for Sites {
 fn definition(crd: Crd) -> Crd {
     // An existing data directory may lack the site's schema and user, which the image only creates at a database's
     // first start.
-    crd.remove("spec.database.managed.storage", "existingClaim")
+    crd.with_condition_columns()
+        .remove("spec.database.managed.storage", "existingClaim")
         // The Pods have no resourceClaims for this field to reference.
         .remove("spec.resources", "claims")
         .remove("spec.database.managed.resources", "claims")

@@ -75,16 +75,6 @@ pub(crate) struct DatabaseSpec {
     namespaced,
     status = "StorageStatus",
     doc = "A storage to which Backups and CronBackups upload their archives.",
-    printcolumn(
-        name = "Ready",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
-    ),
-    printcolumn(
-        name = "Reason",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Ready\")].reason"
-    ),
     printcolumn(name = "Type", type_ = "string", json_path = ".spec.type"),
     printcolumn(
         name = "Available",
@@ -97,7 +87,6 @@ pub(crate) struct DatabaseSpec {
         json_path = ".status.probe.completionTime",
         priority = 1
     ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     // The Secret is called `<name>-probe-gobackup`, and a label has at most 63 characters.
     validation = Rule::new("!has(self.spec.probe) || self.metadata.name.size() <= 50")
         .message("metadata.name must be at most 50 characters with spec.probe")
@@ -330,6 +319,7 @@ pub(crate) fn definitions() -> [Crd; 4] {
 pub(crate) fn storage(crd: Crd) -> Crd {
     // A probe uses no application's volume, so no Pods matter for its node.
     with_exclusive_keys(crd, &catalog::STORAGES)
+        .with_condition_columns()
         .remove("spec.probe.podTemplate.spec", "affinity")
         .truncate_descriptions_below(12)
 }

@@ -17,19 +17,8 @@ use crate::status::{Phase, Remarks};
     namespaced,
     status = "RestoreStatus",
     doc = "One restoration of databases or files from an archive of a Backup or CronBackup.",
-    printcolumn(
-        name = "Ready",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
-    ),
-    printcolumn(
-        name = "Reason",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Ready\")].reason"
-    ),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "File", type_ = "string", json_path = ".status.file"),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     // The Secret is called `<name>-restore-gobackup`, and a label has at most 63 characters.
     validation = Rule::new("self.metadata.name.size() <= 50")
         .message("metadata.name must be at most 50 characters")

@@ -510,8 +510,18 @@ fn a_type_without_columns_shows_the_conditions_and_the_age() {
             "\"Age\" \".metadata.creationTimestamp\"",
         ]
     );
-    let own = columns(&Crd::for_kind::<Moat>());
-    assert_eq!(own, ["\"Depth\" \".spec.depth\""]);
+    let own = Crd::for_kind::<Moat>();
+    let depth = "\"Depth\" \".spec.depth\"";
+    assert_eq!(columns(&own), [depth]);
+    assert_eq!(
+        columns(&own.with_condition_columns()),
+        [
+            "\"Ready\" \".status.conditions[?(@.type==\"Ready\")].status\"",
+            "\"Reason\" \".status.conditions[?(@.type==\"Ready\")].reason\"",
+            depth,
+            "\"Age\" \".metadata.creationTimestamp\"",
+        ]
+    );
 }
 
 #[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug)]
