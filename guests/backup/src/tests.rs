@@ -1,8 +1,8 @@
 //! Tests the reconciler as plain Rust, with a fake host.
 
-use std::{collections::BTreeMap, sync::LazyLock};
+use std::sync::LazyLock;
 
-use innkeeper_crd::Schema;
+use innkeeper_guest_testing::Fixture;
 use innkeeper_kit::prelude::*;
 use innkeeper_sdk::testing::{FakeHost, TestRequest};
 use serde_json::{Value, json};
@@ -56,31 +56,13 @@ pub(crate) fn in_namespace(mut objects: Vec<Value>) -> Vec<Value> {
     objects
 }
 
-/// The manifest. The schemas take long to generate, and property tests create many hosts.
-pub(crate) fn manifest() -> &'static Manifest {
-    static MANIFEST: LazyLock<Manifest> = LazyLock::new(Plugin::describe);
-    &MANIFEST
-}
-
-/// Returns a kind's schema, as the API server applies it.
-pub(crate) fn schema(kind: &str) -> &'static Schema {
-    static SCHEMAS: LazyLock<BTreeMap<String, Schema>> = LazyLock::new(|| {
-        manifest()
-            .crds
-            .iter()
-            .map(|crd| crd.as_object().unwrap())
-            .map(|crd| {
-                let kind = crd["spec"]["names"]["kind"].as_str().unwrap().to_owned();
-                (kind, Schema::new(crd, "v1").unwrap())
-            })
-            .collect()
-    });
-    &SCHEMAS[kind]
-}
+pub(crate) static PLUGIN: LazyLock<Fixture> =
+    LazyLock::new(|| Fixture::new(Plugin::describe, Plugin::reconcile));
 
 /// Returns a host that grants everything in the manifest.
 pub(crate) fn host(related: &[Value]) -> FakeHost {
-    FakeHost::granting(manifest())
+    PLUGIN
+        .host()
         .objects(related)
         .zone("Europe/Berlin", [(0, 3600)])
         // 2026-08-20T12:00:00Z.

@@ -19,7 +19,7 @@ mod versions;
 
 use std::sync::LazyLock;
 
-use innkeeper_crd::Schema;
+use innkeeper_guest_testing::Fixture;
 use innkeeper_kit::prelude::*;
 use innkeeper_sdk::testing::{FakeHost, TestRequest, definition_problems};
 use serde_json::{Value, json};
@@ -41,22 +41,11 @@ fn article() -> EtcdCluster {
     parent(json!({ "size": 3, "image": IMAGE }))
 }
 
-fn manifest() -> &'static Manifest {
-    static MANIFEST: LazyLock<Manifest> = LazyLock::new(Plugin::describe);
-    &MANIFEST
-}
-
-/// The CRD's schema, as the API server applies it.
-fn schema() -> &'static Schema {
-    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-        let crd = manifest().crds[0].as_object().unwrap();
-        Schema::new(crd, "v1alpha1").unwrap()
-    });
-    &SCHEMA
-}
+static PLUGIN: LazyLock<Fixture> =
+    LazyLock::new(|| Fixture::new(Plugin::describe, Plugin::reconcile));
 
 fn host() -> FakeHost {
-    FakeHost::granting(manifest())
+    PLUGIN.host()
 }
 
 fn pod(ordinal: i32, ready: bool, image: &str) -> Value {
@@ -544,7 +533,8 @@ fn a_claim_of_another_parent_beyond_the_members_is_left_alone() {
 fn names_of_flags_are_plain() {
     let with = |name: &str| parent(json!({ "size": 1, "options": { name: "1" } }));
     let broken = |name: &str| {
-        schema()
+        PLUGIN
+            .schema("EtcdCluster")
             .admit(json!(with(name)).as_object().unwrap().clone())
             .is_err()
     };

@@ -7,7 +7,7 @@ mod properties;
 
 use std::sync::LazyLock;
 
-use innkeeper_crd::Schema;
+use innkeeper_guest_testing::Fixture;
 use innkeeper_kit::prelude::*;
 use innkeeper_sdk::testing::{FakeHost, TestRequest, definition_problems};
 use serde_json::{Value, json};
@@ -40,23 +40,11 @@ fn workload(replicas: i32, ready: i32) -> Value {
     deployment
 }
 
-/// The manifest, cached: property tests need it often and the schemas take long to generate.
-fn manifest() -> &'static Manifest {
-    static MANIFEST: LazyLock<Manifest> = LazyLock::new(Plugin::describe);
-    &MANIFEST
-}
-
-/// The CRD's schema, as the API server applies it.
-fn schema() -> &'static Schema {
-    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-        let crd = manifest().crds[0].as_object().unwrap();
-        Schema::new(crd, "v1").unwrap()
-    });
-    &SCHEMA
-}
+static PLUGIN: LazyLock<Fixture> =
+    LazyLock::new(|| Fixture::new(Plugin::describe, Plugin::reconcile));
 
 fn host() -> FakeHost {
-    FakeHost::granting(manifest())
+    PLUGIN.host()
 }
 
 fn reconcile(spec: Value) -> Answer {
@@ -588,7 +576,13 @@ fn annotations_of_the_service_outside_the_list_are_invalid() {
 /// Read access to them would let a stolen host token read every Secret in the cluster.
 #[test]
 fn secrets_for_pulling_images_are_stated_without_a_read_of_secrets() {
-    assert!(manifest().reads.iter().all(|read| read.kind != "Secret"));
+    assert!(
+        PLUGIN
+            .manifest
+            .reads
+            .iter()
+            .all(|read| read.kind != "Secret")
+    );
     let secrets = json!([{ "name": "registry" }]);
     let outcome = reconcile(json!({ "imagePullSecrets": secrets }));
     let deployment = &outcome.child("deployment").unwrap().object;

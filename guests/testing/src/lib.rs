@@ -2,10 +2,117 @@
 //!
 //! A separate crate, because neither plugins nor authors need proptest.
 
+use std::collections::BTreeMap;
+
 use innkeeper_crd::{Admitted, RejectionCause, Schema, config};
-use innkeeper_sdk::fault::Fault;
+use innkeeper_sdk::{
+    prelude::*,
+    testing::{FakeHost, ReverseOrder, TestRequest, reverse_order},
+};
 use proptest::{prelude::*, sample::select, string::string_regex};
 use serde_json::{Map, Value, json};
+
+/// A plugin under test: the manifest and the CRD schemas, which take long to generate, and the reconciler.
+#[derive(Debug)]
+pub struct Fixture {
+    /// The plugin's manifest.
+    pub manifest: Manifest,
+    schemas: BTreeMap<String, Schema>,
+    reconcile: Reconcile,
+}
+
+type Reconcile = fn(&Request, &dyn Host) -> Result<Answer, Fault>;
+
+impl Fixture {
+    /// Takes the functions of the plugin's type `Plugin`.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a CRD is invalid.
+    pub fn new(describe: fn() -> Manifest, reconcile: Reconcile) -> Self {
+        let manifest = describe();
+        let schema = |crd: &Value| {
+            let kind = crd["spec"]["names"]["kind"].as_str()?.to_owned();
+            let version = crd["spec"]["versions"][0]["name"].as_str()?;
+            Some((kind, Schema::new(crd.as_object()?, version).ok()?))
+        };
+        let schemas = manifest
+            .crds
+            .iter()
+            .map(|crd| schema(crd).expect("a CRD is valid"))
+            .collect();
+        Self {
+            manifest,
+            schemas,
+            reconcile,
+        }
+    }
+
+    /// The schema of a kind, as the API server applies it.
+    pub fn schema(&self, kind: &str) -> &Schema {
+        &self.schemas[kind]
+    }
+
+    /// The text of a kind's schema.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the plugin has no CRD of the kind.
+    pub fn root(&self, kind: &str) -> &Value {
+        let crd = self
+            .manifest
+            .crds
+            .iter()
+            .find(|crd| crd["spec"]["names"]["kind"] == kind);
+        &crd.expect("the plugin has the CRD")["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    }
+
+    /// A host that grants everything in the manifest.
+    pub fn host(&self) -> FakeHost {
+        FakeHost::granting(&self.manifest)
+    }
+
+    /// A parent's verdict in one line: the API server's or, after it, the plugin's.
+    pub fn verdict(&self, parent: &Value, host: &FakeHost) -> String {
+        let kind = parent["kind"].as_str().unwrap_or_default();
+        match admit(self.schema(kind), parent) {
+            Ok(admitted) => {
+                let request = TestRequest::new(&admitted.object).build();
+                let answer = (self.reconcile)(&request, host);
+                verdict(&admitted, answer.map(|_| "accepted".to_owned()))
+            }
+            Err(rejected) => rejected,
+        }
+    }
+
+    /// Checks that the answer does not depend on the order of members, children and listed objects.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the answers differ.
+    pub fn check_order<H: Host>(&self, request: &Request, host: impl Fn() -> H) {
+        let forwards = (self.reconcile)(request, &host());
+        let backwards = (self.reconcile)(&reverse_order(request), &ReverseOrder(host()));
+        assert_eq!(format!("{forwards:?}"), format!("{backwards:?}"));
+    }
+}
+
+/// The status that the host stores for an answer.
+pub fn stored_status(answer: &Answer) -> Value {
+    let mut status = answer.report().status.clone().unwrap_or_default();
+    status["conditions"] = stored_conditions(answer.report());
+    status
+}
+
+/// The conditions that the host stores for a report.
+pub fn stored_conditions(report: &Report) -> Value {
+    let conditions = report.conditions.iter().map(|condition| {
+        let mut condition = json!(condition);
+        condition["lastTransitionTime"] = json!("2026-08-20T11:00:00Z");
+        condition
+    });
+    conditions.collect()
+}
 
 /// Texts that are, or almost are, quantities, percentages, keys and names.
 pub const TEXTS: [&str; 12] = [
@@ -148,7 +255,8 @@ pub fn leave_out_of_spec(
 /// # Errors
 ///
 /// Returns the causes of a rejection.
-pub fn admit(schema: &Schema, object: Map<String, Value>) -> Result<Admitted, String> {
+pub fn admit(schema: &Schema, object: &Value) -> Result<Admitted, String> {
+    let object = object.as_object().cloned().unwrap_or_default();
     schema.admit(object).map_err(|rejection| {
         let causes: Vec<String> = rejection
             .causes()
@@ -171,6 +279,29 @@ pub fn verdict(admitted: &Admitted, answer: Result<String, Fault>) -> String {
         [] => verdict,
         fields => format!("{verdict} without {}", fields.join(", ")),
     }
+}
+
+/// Checks that parents have at most 256 KiB; `verdict` judges one with this `spec.env`.
+///
+/// # Panics
+///
+/// Panics at a wrong verdict.
+pub fn check_parent_size(verdict: impl Fn(Value) -> String) {
+    let env = |count: usize, length: usize| {
+        let variable =
+            |number| json!({ "name": format!("APP_{number}"), "value": "x".repeat(length) });
+        verdict((0..count).map(variable).collect())
+    };
+    let problem = env(64, 4096);
+    let start = "Invalid, the object is too large: ";
+    assert!(problem.starts_with(start), "{problem}");
+    assert!(problem.contains("; spec.env has "), "{problem}");
+    assert_eq!(env(60, 4096), "accepted");
+    let longer = env(1, 4097);
+    assert!(
+        longer.starts_with("rejected, spec.env[0].value: "),
+        "{longer}"
+    );
 }
 
 /// The verdicts on the fields that every plugin's configuration has.

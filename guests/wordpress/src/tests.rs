@@ -20,7 +20,7 @@ mod variables;
 
 use std::sync::LazyLock;
 
-use innkeeper_crd::Schema;
+use innkeeper_guest_testing::{Fixture, stored_conditions};
 use innkeeper_kit::prelude::*;
 use innkeeper_sdk::testing::{FakeHost, TestRequest};
 use serde_json::{Value, json};
@@ -36,23 +36,11 @@ fn parent(name: &str, spec: &Value) -> Value {
     })
 }
 
-/// The manifest, cached: property tests need it often and the schemas take long to generate.
-fn manifest() -> &'static Manifest {
-    static MANIFEST: LazyLock<Manifest> = LazyLock::new(Plugin::describe);
-    &MANIFEST
-}
-
-/// The CRD's schema, as the API server applies it.
-fn schema() -> &'static Schema {
-    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-        let crd = manifest().crds[0].as_object().unwrap();
-        Schema::new(crd, "v1").unwrap()
-    });
-    &SCHEMA
-}
+static PLUGIN: LazyLock<Fixture> =
+    LazyLock::new(|| Fixture::new(Plugin::describe, Plugin::reconcile));
 
 fn host() -> FakeHost {
-    FakeHost::granting(manifest())
+    PLUGIN.host()
 }
 
 /// A pass without observed children.
@@ -138,12 +126,7 @@ fn text_of(report: &Report, type_: &str) -> String {
 
 /// A report's conditions as they are stored.
 fn stored(report: &Report) -> Value {
-    let conditions = report.conditions.iter().map(|condition| {
-        let mut stored = json!(condition);
-        stored["lastTransitionTime"] = json!("2026-01-01T00:00:00Z");
-        stored
-    });
-    json!({ "conditions": conditions.collect::<Vec<_>>() })
+    json!({ "conditions": stored_conditions(report) })
 }
 
 /// The events' types and reasons.

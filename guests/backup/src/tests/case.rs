@@ -2,7 +2,7 @@
 //!
 //! gobackup is real if `INNKEEPER_GOBACKUP` names it, and the stand-in otherwise.
 
-use std::fs;
+use std::{collections::BTreeMap, fs};
 
 use innkeeper_sdk::testing::TestRequest;
 

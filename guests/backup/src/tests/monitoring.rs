@@ -5,15 +5,6 @@ use super::*;
 const METRICS: &str = include_str!("../../monitoring/kube-state-metrics.yaml");
 const ALERTS: &str = include_str!("../../monitoring/alerts.yaml");
 
-/// Returns a kind's schema.
-fn root(kind: &str) -> &'static Value {
-    let crd = manifest()
-        .crds
-        .iter()
-        .find(|crd| crd["spec"]["names"]["kind"] == kind);
-    &crd.expect("the definition is there")["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-}
-
 /// Returns the schema at a kube-state-metrics path, which names fields of list items.
 fn at<'a>(schema: &'a Value, path: &Value) -> &'a Value {
     path.as_array()
@@ -36,7 +27,7 @@ fn every_metric_is_of_a_field_that_is_a_number_a_time_or_a_condition() {
     for resource in resources {
         let kind = resource["groupVersionKind"]["kind"].as_str().unwrap();
         kinds.push(kind);
-        let root = root(kind);
+        let root = PLUGIN.root(kind);
         for (label, path) in resource["labelsFromPath"].as_object().unwrap() {
             if path[0] != "metadata" {
                 assert_eq!(at(root, path)["type"], "string", "{label}");

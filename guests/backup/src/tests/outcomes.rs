@@ -749,7 +749,8 @@ fn constant_defaults_stand_in_the_schema_and_are_those_of_the_plugin() {
     let plain = reconcile(&parent, &objects).unwrap();
     parent["spec"]["state"] = json!({});
     parent["spec"]["localVolume"] = json!({});
-    let admitted = schema("Backup")
+    let admitted = PLUGIN
+        .schema("Backup")
         .admit(parent.as_object().unwrap().clone())
         .unwrap()
         .object;

@@ -1,7 +1,9 @@
 //! Properties of every parent that the CRD admits.
 
+use std::collections::BTreeMap;
+
 use innkeeper_guest_testing::{self as testing, Values};
-use innkeeper_sdk::testing::{FakeHost, ReverseOrder, TestRequest, reverse_order, with_defaults};
+use innkeeper_sdk::testing::{FakeHost, TestRequest, with_defaults};
 use proptest::{prelude::*, strategy::ValueTree as _, test_runner::TestRunner};
 
 use super::*;
@@ -34,15 +36,8 @@ const VALUES: Values = Values {
 ///
 /// Most have a database and a storage, because the plugin refuses the others early.
 fn admitted() -> impl Strategy<Value = Value> {
-    let crds = manifest().crds.iter();
-    let named = |kind: &str| {
-        let mut crd = crds
-            .clone()
-            .filter(|crd| crd["spec"]["names"]["kind"] == kind);
-        &crd.next().unwrap()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
-    };
     let kinds = ["Backup", "CronBackup"].map(|kind| {
-        let properties = named(kind);
+        let properties = &PLUGIN.root(kind)["properties"];
         let fields = ["backupModelRef", "databaseRefs", "storageRefs"];
         let beside =
             fields.map(|field| prop::option::weighted(0.1, VALUES.strategy(&properties[field])));
@@ -100,7 +95,7 @@ fn admitted() -> impl Strategy<Value = Value> {
 fn repaired(object: Value) -> Value {
     let kind = object["kind"].as_str().unwrap().to_owned();
     let object = object.as_object().unwrap().clone();
-    testing::admitted(schema(&kind), object, |members, cause| {
+    testing::admitted(PLUGIN.schema(&kind), object, |members, cause| {
         let mut path = cause.path.split(['.', '[']);
         let first = path.next().unwrap_or_default();
         let second = path.next();
@@ -203,17 +198,10 @@ fn next(parent: &Value, answer: &Answer) -> TestRequest {
 
 /// Returns the next pass, with these children and the answer's report as the stored status.
 fn following(parent: &Value, answer: &Answer, children: &[Child]) -> TestRequest {
-    let mut status = answer.report().status.clone().unwrap_or_default();
-    let conditions = answer.report().conditions.iter().map(|condition| {
-        let mut condition = json!(condition);
-        condition["lastTransitionTime"] = json!("2026-08-20T11:00:00Z");
-        condition
-    });
-    status["conditions"] = conditions.collect();
     let request = children.iter().fold(request(parent), |request, child| {
         request.child(&child.key, &stored(child))
     });
-    request.status(&status)
+    request.status(&testing::stored_status(answer))
 }
 
 fn pass(request: TestRequest) -> Result<Answer, Fault> {
@@ -275,10 +263,7 @@ proptest! {
         let first = request(&parent);
         let second = pass(first.clone()).map(|answer| next(&parent, &answer));
         for request in [Ok(first), second].into_iter().flatten() {
-            let request = request.build();
-            let forwards = Plugin::reconcile(&request, &cluster());
-            let backwards = Plugin::reconcile(&reverse_order(&request), &ReverseOrder(cluster()));
-            prop_assert_eq!(format!("{forwards:?}"), format!("{backwards:?}"));
+            PLUGIN.check_order(&request.build(), cluster);
         }
     }
 

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use expect_test::expect;
+use innkeeper_crd::Schema;
 use innkeeper_guest_testing as testing;
 use innkeeper_sdk::testing::TestRequest;
 use proptest::prelude::*;
@@ -299,7 +300,7 @@ fn a_dump_has_no_path() {
     let databases = json!([{ "name": "pg", "path": "shop" }]);
     let scratch = json!({ "databases": [{ "database": "pg", "databaseRef": { "name": "t", "path": "shop" } }] });
     let parent = backup(json!({ "databaseRefs": databases, "verify": scratch }));
-    let admitted = testing::admit(schema("Backup"), parent.as_object().unwrap().clone()).unwrap();
+    let admitted = testing::admit(PLUGIN.schema("Backup"), &parent).unwrap();
     assert_eq!(
         admitted.object["spec"]["databaseRefs"],
         json!([{ "name": "pg" }])
@@ -333,7 +334,7 @@ const TEMPLATES: [&str; 21] = [
 
 #[test]
 fn the_path_of_the_configuration_stays_below_a_storage() {
-    let config = manifest().config_schema.as_ref().unwrap();
+    let config = PLUGIN.manifest.config_schema.as_ref().unwrap();
     let field = &config["properties"]["storagePath"];
     assert_eq!(config["additionalProperties"], false);
     assert_eq!(
@@ -352,7 +353,7 @@ fn the_path_of_the_configuration_stays_below_a_storage() {
     let verdicts = TEMPLATES.map(|path| {
         let mut object = backup(json!({}));
         object["spec"] = json!({ "path": path });
-        let verdict = match testing::admit(&schema, object.as_object().unwrap().clone()) {
+        let verdict = match testing::admit(&schema, &object) {
             Ok(_) => "admitted",
             Err(_) => "rejected",
         };

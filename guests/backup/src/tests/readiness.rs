@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use expect_test::expect;
+use innkeeper_guest_testing::stored_status;
 use innkeeper_sdk::testing::TestRequest;
 
 use super::{
@@ -38,13 +39,7 @@ impl Life {
         let request = children.iter().fold(request, add).build();
         let outcome = Plugin::reconcile(&request, &host(objects)).unwrap();
         let report = outcome.report();
-        self.status = report.status.clone().unwrap();
-        let conditions = report.conditions.iter().map(|condition| {
-            let mut condition = json!(condition);
-            condition["lastTransitionTime"] = json!("2026-08-20T11:00:00Z");
-            condition
-        });
-        self.status["conditions"] = conditions.collect();
+        self.status = stored_status(&outcome);
         let ready = condition(report, "Ready");
         let (ready, _) = ready.split_once(':').unwrap();
         let events: Vec<_> = report

@@ -1,11 +1,10 @@
 //! Invalid and borderline parents: the CRD's verdict or, after it, the plugin's.
 
 use expect_test::{Expect, expect};
-use innkeeper_guest_testing as testing;
 use innkeeper_sdk::testing::TestRequest;
 use serde_json::{Value, json};
 
-use super::{host, parent, schema};
+use super::{PLUGIN, host, parent};
 use crate::{Plugin, flags::FLAGS};
 
 /// The one-line verdict on a parent with this name and spec.
@@ -14,13 +13,7 @@ fn verdict(name: &str, spec: &Value) -> String {
         "apiVersion": "etcd.ydzs.io/v1alpha1", "kind": "EtcdCluster",
         "metadata": { "name": name, "namespace": "default" }, "spec": spec,
     });
-    let admitted = match testing::admit(schema(), object.as_object().unwrap().clone()) {
-        Ok(admitted) => admitted,
-        Err(rejected) => return rejected,
-    };
-    let request = TestRequest::new(&admitted.object).build();
-    let answer = Plugin::reconcile(&request, &host());
-    testing::verdict(&admitted, answer.map(|_| "accepted".to_owned()))
+    PLUGIN.verdict(&object, &host())
 }
 
 /// Compares one verdict line per spec.

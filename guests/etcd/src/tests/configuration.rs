@@ -3,7 +3,7 @@
 use innkeeper_guest_testing::check_configurations;
 use serde_json::json;
 
-use super::manifest;
+use super::PLUGIN;
 use crate::config::Config;
 
 #[test]
@@ -47,5 +47,5 @@ fn the_host_accepts_the_configurations_that_the_plugin_reads() {
         ),
     ];
     let reads = |value| serde_json::from_value::<Config>(value).is_ok();
-    check_configurations(manifest().config_schema.as_ref(), &verdicts, reads);
+    check_configurations(PLUGIN.manifest.config_schema.as_ref(), &verdicts, reads);
 }

@@ -1,18 +1,8 @@
 //! Events for transitions: one when a state begins, none while it lasts.
 
-use super::*;
+use innkeeper_guest_testing::stored_status;
 
-/// An answer's report as the parent's status.
-pub(super) fn stored(outcome: &Answer) -> Value {
-    let mut status = outcome.report().status.clone().unwrap();
-    let conditions = outcome.report().conditions.iter().map(|reported| {
-        let mut condition = json!(reported);
-        condition["lastTransitionTime"] = json!("1970-01-01T00:00:00Z");
-        condition
-    });
-    status["conditions"] = conditions.collect();
-    status
-}
+use super::*;
 
 /// An answer's events as `type reason: message`, and those of a repeated pass with the report stored.
 fn events(
@@ -22,8 +12,8 @@ fn events(
     host: &FakeHost,
 ) -> Vec<String> {
     let pass = |status: &Value| answer(observing(parent, children).status(status), host);
-    let first = pass(&stored(before));
-    let again = pass(&stored(&first)).report().events.clone();
+    let first = pass(&stored_status(before));
+    let again = pass(&stored_status(&first)).report().events.clone();
     assert!(
         again
             .iter()
@@ -114,7 +104,7 @@ fn an_upgrade_is_told_when_it_begins_and_when_it_ends() {
     // An upgrade that is rejected does not start.
     let (outcome, _) = formed(&article());
     let far = parent(json!({ "size": 3, "image": "cnych/etcd:v3.6.14" }));
-    let request = observing(&far, &settled(&outcome, 3)).status(&stored(&outcome));
+    let request = observing(&far, &settled(&outcome, 3)).status(&stored_status(&outcome));
     let fault = Plugin::reconcile(&request.build(), &old).unwrap_err();
     assert_eq!(fault.report.unwrap().events, []);
 }
@@ -134,7 +124,7 @@ fn a_warning_is_told_once() {
     };
     assert_eq!(reasons(&first), ["EvenSize"]);
     let again = answer(
-        observing(&even, &settled(&first, 0)).status(&stored(&first)),
+        observing(&even, &settled(&first, 0)).status(&stored_status(&first)),
         &host(),
     );
     assert_eq!(reasons(&again), [""; 0]);

@@ -11,7 +11,9 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::{events::stored, membership::cases, *};
+use innkeeper_guest_testing::stored_status;
+
+use super::{membership::cases, *};
 
 const FORMED: &str = "etcd.ydzs.io/formed";
 
@@ -86,7 +88,7 @@ impl World {
         if self.stateful_set.is_none() {
             self.ready.clear();
         }
-        self.status = Some(stored(&outcome));
+        self.status = Some(stored_status(&outcome));
         self.check(&outcome)
     }
 

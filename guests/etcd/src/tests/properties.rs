@@ -2,18 +2,16 @@
 
 use innkeeper_guest_testing::{self as testing, TEXTS, Values};
 use innkeeper_kit::prelude::*;
-use innkeeper_sdk::testing::{FakeHost, ReverseOrder, TestRequest, reverse_order, with_defaults};
+use innkeeper_sdk::testing::{FakeHost, TestRequest, with_defaults};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{host, manifest, pod, schema};
+use super::{PLUGIN, host, pod};
 use crate::Plugin;
 
 /// A parent as the API server stores it, without spec fields that it would reject.
 fn admitted() -> impl Strategy<Value = Value> {
-    let crd = &manifest().crds[0];
-    let root = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
-    let spec = Values::default().strategy(&root["properties"]["spec"]);
+    let spec = Values::default().strategy(&PLUGIN.root("EtcdCluster")["properties"]["spec"]);
     spec.prop_map(|spec| {
         let object = json!({
             "apiVersion": "etcd.ydzs.io/v1alpha1", "kind": "EtcdCluster",
@@ -28,7 +26,7 @@ fn admitted() -> impl Strategy<Value = Value> {
             "autoCompactionRetention",
         ];
         let object = object.as_object().unwrap().clone();
-        testing::admitted(schema(), object, |object, cause| {
+        testing::admitted(PLUGIN.schema("EtcdCluster"), object, |object, cause| {
             testing::leave_out_of_spec(object, cause, &rules);
         })
     })
@@ -87,13 +85,6 @@ fn stored(child: &Child) -> Value {
 
 /// The next request after an answer, with the answer's report as stored status.
 fn next(parent: &Value, answer: &Answer) -> TestRequest {
-    let mut status = answer.report().status.clone().unwrap_or_default();
-    let conditions = answer.report().conditions.iter().map(|reported| {
-        let mut condition = json!(reported);
-        condition["lastTransitionTime"] = json!("2026-01-01T00:00:00Z");
-        condition
-    });
-    status["conditions"] = conditions.collect();
     let request = answer
         .children()
         .iter()
@@ -105,7 +96,7 @@ fn next(parent: &Value, answer: &Answer) -> TestRequest {
                 request.child(&child.key, &stored(child))
             }
         });
-    request.status(&status)
+    request.status(&testing::stored_status(answer))
 }
 
 fn pass(parent: &Value, request: TestRequest) -> Result<Answer, Fault> {
@@ -138,10 +129,7 @@ proptest! {
         let first = request(&parent);
         let second = settled(&parent).map(|answer| next(&parent, &answer));
         for request in [Some(first), second].into_iter().flatten() {
-            let request = request.build();
-            let forwards = Plugin::reconcile(&request, &cluster(&parent));
-            let backwards = Plugin::reconcile(&reverse_order(&request), &ReverseOrder(cluster(&parent)));
-            prop_assert_eq!(format!("{forwards:?}"), format!("{backwards:?}"));
+            PLUGIN.check_order(&request.build(), || cluster(&parent));
         }
     }
 

@@ -1,15 +1,12 @@
 //! Invalid and borderline parents: the CRD's verdict or, after it, the plugin's.
 
 use expect_test::{Expect, expect};
-use innkeeper_guest_testing as testing;
-use innkeeper_sdk::testing::TestRequest;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{host, schema};
-use crate::Plugin;
+use super::{PLUGIN, host};
 
 /// A parent as users write it.
-fn object(name: &str, spec: Option<&Value>) -> Map<String, Value> {
+fn object(name: &str, spec: Option<&Value>) -> Value {
     let mut object = json!({
         "apiVersion": "cache.example.com/v1", "kind": "Memcached",
         "metadata": { "name": name, "namespace": "default" },
@@ -17,25 +14,19 @@ fn object(name: &str, spec: Option<&Value>) -> Map<String, Value> {
     if let Some(spec) = spec {
         object["spec"] = spec.clone();
     }
-    object.as_object().unwrap().clone()
+    object
 }
 
 /// A parent's verdict in one line.
-pub(super) fn verdict(object: Map<String, Value>) -> String {
-    let admitted = match testing::admit(schema(), object) {
-        Ok(admitted) => admitted,
-        Err(rejected) => return rejected,
-    };
-    let request = TestRequest::new(&admitted.object).build();
-    let answer = Plugin::reconcile(&request, &host());
-    testing::verdict(&admitted, answer.map(|_| "accepted".to_owned()))
+pub(super) fn verdict(object: &Value) -> String {
+    PLUGIN.verdict(object, &host())
 }
 
 /// Compares one verdict line per spec.
 #[track_caller]
 fn check(specs: &[Value], expected: &Expect) {
     let lines = specs.iter().map(|spec| {
-        let verdict = verdict(object("example", Some(spec)));
+        let verdict = verdict(&object("example", Some(spec)));
         format!("{spec}: {verdict}\n")
     });
     expected.assert_eq(&lines.collect::<String>());
@@ -46,7 +37,7 @@ fn names_leave_room_for_those_of_children() {
     let longest = "a".repeat(52);
     let too_long = "a".repeat(53);
     let lines = [&*longest, "a-1", &*too_long, "1cache", "a.b", "x-mcrouter"].map(|name| {
-        let verdict = verdict(object(name, Some(&json!({}))));
+        let verdict = verdict(&object(name, Some(&json!({}))));
         format!("{name}: {verdict}\n")
     });
     expect![[r"
@@ -62,7 +53,7 @@ fn names_leave_room_for_those_of_children() {
 #[test]
 fn a_spec_is_required_and_may_be_empty() {
     assert_eq!(
-        verdict(object("example", None)),
+        verdict(&object("example", None)),
         "rejected, spec: is required"
     );
     check(
@@ -265,7 +256,7 @@ fn quantities_parse_and_requests_stay_below_limits() {
 /// The verdict on extra arguments.
 fn arguments(given_arguments: &[&str]) -> String {
     let spec = json!({ "memcached": { "extraArgs": given_arguments } });
-    verdict(object("example", Some(&spec)))
+    verdict(&object("example", Some(&spec)))
 }
 
 const RESERVED: &str = "has its own field or would break the probes: remove it";
@@ -524,7 +515,7 @@ fn a_disruption_budget_lets_some_pods_go() {
 fn a_parent_is_at_most_256_kib_large() {
     let annotations = |length: usize| {
         let spec = json!({ "service": { "annotations": { "a".repeat(length): "" } } });
-        verdict(object("example", Some(&spec)))
+        verdict(&object("example", Some(&spec)))
     };
     // A CRD cannot bound map keys.
     let problem = annotations(256 * 1024);
@@ -576,7 +567,7 @@ fn an_image_is_a_reference() {
         "a".repeat(256),
         "0".repeat(64),
     ];
-    let verdict_of = |image: &String| verdict(object("example", Some(&json!({ "image": image }))));
+    let verdict_of = |image: &String| verdict(&object("example", Some(&json!({ "image": image }))));
     for image in &accepted {
         assert_eq!(verdict_of(image), "accepted", "{image}");
     }

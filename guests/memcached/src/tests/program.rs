@@ -140,7 +140,7 @@ fn what_is_accepted_starts_and_what_is_refused_does_not() {
             "apiVersion": "cache.example.com/v1", "kind": "Memcached",
             "metadata": { "name": "example", "namespace": "default" }, "spec": spec,
         });
-        let verdict = verdict(object.as_object().unwrap().clone());
+        let verdict = verdict(&object);
         assert_eq!(verdict == "accepted", is_accepted, "{spec}: {verdict}");
         let has_started = start(spec).connection().is_some();
         assert_eq!(has_started, is_accepted, "{spec}");

@@ -2,18 +2,16 @@
 
 use innkeeper_guest_testing::{self as testing, Values};
 use innkeeper_kit::prelude::*;
-use innkeeper_sdk::testing::{FakeHost, ReverseOrder, TestRequest, reverse_order, with_defaults};
+use innkeeper_sdk::testing::{FakeHost, TestRequest, with_defaults};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{host, manifest, schema};
+use super::{PLUGIN, host};
 use crate::Plugin;
 
 /// A parent as the API server stores it, without spec fields that it would reject.
 fn admitted() -> impl Strategy<Value = Value> {
-    let crd = &manifest().crds[0];
-    let root = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
-    let spec = Values::default().strategy(&root["properties"]["spec"]);
+    let spec = Values::default().strategy(&PLUGIN.root("Memcached")["properties"]["spec"]);
     spec.prop_map(|spec| {
         let object = json!({
             "apiVersion": "cache.example.com/v1", "kind": "Memcached",
@@ -21,7 +19,7 @@ fn admitted() -> impl Strategy<Value = Value> {
         });
         let rules = ["resources", "highAvailability"];
         let object = object.as_object().unwrap().clone();
-        testing::admitted(schema(), object, |object, cause| {
+        testing::admitted(PLUGIN.schema("Memcached"), object, |object, cause| {
             testing::leave_out_of_spec(object, cause, &rules);
         })
     })
@@ -85,20 +83,13 @@ fn stored(child: &Child) -> Value {
 
 /// The next request after an answer, with the answer's report as stored status.
 fn next(parent: &Value, answer: &Answer) -> TestRequest {
-    let mut status = answer.report().status.clone().unwrap_or_default();
-    let conditions = answer.report().conditions.iter().map(|reported| {
-        let mut condition = json!(reported);
-        condition["lastTransitionTime"] = json!("2026-01-01T00:00:00Z");
-        condition
-    });
-    status["conditions"] = conditions.collect();
     let request = answer
         .children()
         .iter()
         .fold(request(parent), |request, child| {
             request.child(&child.key, &stored(child))
         });
-    request.status(&status)
+    request.status(&testing::stored_status(answer))
 }
 
 fn pass(request: TestRequest) -> Result<Answer, Fault> {
@@ -124,10 +115,7 @@ proptest! {
         let first = request(&parent);
         let second = pass(first.clone()).map(|answer| next(&parent, &answer));
         for request in [Ok(first), second].into_iter().flatten() {
-            let request = request.build();
-            let forwards = Plugin::reconcile(&request, &cluster());
-            let backwards = Plugin::reconcile(&reverse_order(&request), &ReverseOrder(cluster()));
-            prop_assert_eq!(format!("{forwards:?}"), format!("{backwards:?}"));
+            PLUGIN.check_order(&request.build(), cluster);
         }
     }
 

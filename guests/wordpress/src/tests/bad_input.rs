@@ -7,33 +7,25 @@ mod storage;
 use expect_test::{Expect, expect};
 use innkeeper_crd::Admitted;
 use innkeeper_guest_testing as testing;
-use innkeeper_sdk::testing::TestRequest;
 use kube_cel::{ValidationErrors, Validator};
 use serde_json::{Value, json};
 
-use super::{claim, host, manifest, parent, schema, secret};
-use crate::Plugin;
+use super::{PLUGIN, claim, host, parent, secret};
 
 /// The parent as the API server stores it, or the verdict in one line.
 fn admitted(object: &Value) -> Result<Admitted, String> {
-    testing::admit(schema(), object.as_object().unwrap().clone())
+    testing::admit(PLUGIN.schema("Wordpress"), object)
 }
 
 /// A parent's one-line verdict; the cluster contains the objects that it may reference.
 fn verdict(object: &Value) -> String {
-    let admitted = match admitted(object) {
-        Ok(admitted) => admitted,
-        Err(rejected) => return rejected,
-    };
     let keys = ["root-password", "username", "password"];
     let host = host()
         .object(&secret("s", &keys))
         .object(&claim("many", "1Gi", &["ReadWriteMany"]))
         .object(&claim("one", "1Gi", &["ReadWriteOnce"]))
         .object(&claim("read", "1Gi", &["ReadOnlyMany"]));
-    let request = TestRequest::new(&admitted.object).build();
-    let answer = Plugin::reconcile(&request, &host);
-    testing::verdict(&admitted, answer.map(|_| "accepted".to_owned()))
+    PLUGIN.verdict(object, &host)
 }
 
 /// Compares one verdict line per spec.
@@ -49,7 +41,7 @@ fn check(specs: &[Value], expected: &Expect) {
 /// Compares one line per edit: the messages of the rules that it breaks.
 #[track_caller]
 fn check_edits(edits: &[(Value, Value)], expected: &Expect) {
-    let rules = &manifest().crds[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    let rules = PLUGIN.root("Wordpress");
     let stored = |spec: &Value| Value::Object(admitted(&parent("shop", spec)).unwrap().object);
     let lines = edits.iter().map(|(old, new)| {
         let messages = Validator::new()
@@ -178,24 +170,7 @@ fn a_disruption_budget_lets_some_pods_go() {
 
 #[test]
 fn a_parent_is_at_most_256_kib_large() {
-    let env = |count: usize, length: usize| {
-        let variable =
-            |number| json!({ "name": format!("APP_{number}"), "value": "x".repeat(length) });
-        let env: Vec<Value> = (0..count).map(variable).collect();
-        verdict(&parent("shop", &json!({ "env": env })))
-    };
-    let problem = env(64, 4096);
-    assert!(
-        problem.starts_with("Invalid, the object is too large: "),
-        "{problem}"
-    );
-    assert!(problem.contains("; spec.env has "), "{problem}");
-    assert_eq!(env(60, 4096), "accepted");
-    let longer = env(1, 4097);
-    assert!(
-        longer.starts_with("rejected, spec.env[0].value: "),
-        "{longer}"
-    );
+    testing::check_parent_size(|env| verdict(&parent("shop", &json!({ "env": env }))));
 }
 
 #[test]

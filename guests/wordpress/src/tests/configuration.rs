@@ -3,7 +3,7 @@
 use innkeeper_guest_testing::check_configurations;
 use serde_json::json;
 
-use super::manifest;
+use super::PLUGIN;
 use crate::config::Config;
 
 #[test]
@@ -54,7 +54,7 @@ fn the_host_accepts_the_configurations_that_the_plugin_reads() {
         ),
     ];
     let reads = |value| serde_json::from_value::<Config>(value).is_ok();
-    check_configurations(manifest().config_schema.as_ref(), &verdicts, reads);
+    check_configurations(PLUGIN.manifest.config_schema.as_ref(), &verdicts, reads);
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn images_are_references_and_repositories() {
         ("a:1:2", false, false),
         ("$(IMAGE)", false, false),
     ];
-    let schema = manifest().config_schema.as_ref().unwrap();
+    let schema = PLUGIN.manifest.config_schema.as_ref().unwrap();
     for (text, is_reference, is_repository) in table {
         for (value, is_right) in [
             (json!({ "images": { "mysql": text } }), is_reference),

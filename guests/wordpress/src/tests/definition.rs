@@ -3,11 +3,11 @@
 use innkeeper_sdk::testing::definition_problems;
 use serde_json::{Value, json};
 
-use super::{manifest, parent};
+use super::{PLUGIN, parent};
 use crate::api::Wordpress;
 
 fn properties() -> &'static Value {
-    &manifest().crds[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    PLUGIN.root("Wordpress")
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn defaults_are_in_the_definition() {
 
 #[test]
 fn the_definition_is_small_and_has_no_field_without_effect() {
-    let text = manifest().crds[0].to_string();
+    let text = PLUGIN.manifest.crds[0].to_string();
     assert!(text.len() < 256 * 1024, "{} bytes", text.len());
     let schema = properties();
     let path = "/properties/spec/properties/database/properties/managed/properties/storage";
@@ -57,7 +57,8 @@ fn the_definition_is_small_and_has_no_field_without_effect() {
 // A new plugin version works with the last version's grants.
 #[test]
 fn kinds_of_features_are_optional() {
-    let required: Vec<&str> = manifest()
+    let required: Vec<&str> = PLUGIN
+        .manifest
         .children
         .iter()
         .filter(|child| child.required)
@@ -83,7 +84,7 @@ fn the_article_parses_with_its_defaults() {
 
 #[test]
 fn the_configuration_admits_no_other_keys() {
-    let schema = manifest().config_schema.as_ref().unwrap();
+    let schema = PLUGIN.manifest.config_schema.as_ref().unwrap();
     assert_eq!(schema["additionalProperties"], false);
     let keys: Vec<&String> = schema["properties"].as_object().unwrap().keys().collect();
     assert_eq!(
@@ -120,6 +121,6 @@ fn a_field_explains_each_value_of_an_enum() {
 
 #[test]
 fn the_definition_describes_each_field_and_has_no_default_in_the_status() {
-    let problems = definition_problems(manifest());
+    let problems = definition_problems(&PLUGIN.manifest);
     assert_eq!(problems, Vec::<String>::new());
 }

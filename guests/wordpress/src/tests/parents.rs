@@ -5,16 +5,14 @@ use innkeeper_guest_testing::{self as testing, Values};
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 
-use super::{manifest, parent, schema};
+use super::{PLUGIN, parent};
 
 /// A parent as the API server stores it, without spec fields that it would reject.
 pub(super) fn admitted(name: impl Strategy<Value = String>) -> impl Strategy<Value = Value> {
-    let properties =
-        &manifest().crds[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
-    let spec = Values::default().strategy(&properties["spec"]);
+    let spec = Values::default().strategy(&PLUGIN.root("Wordpress")["properties"]["spec"]);
     (name, spec).prop_map(|(name, spec)| {
         let object = parent(&name, &spec).as_object().unwrap().clone();
-        testing::admitted(schema(), object, |object, cause| {
+        testing::admitted(PLUGIN.schema("Wordpress"), object, |object, cause| {
             leave_out(object["spec"].as_object_mut().unwrap(), cause);
         })
     })

@@ -1,9 +1,10 @@
 //! What claims record about their data, and specs that do not fit it.
 
+use innkeeper_guest_testing::stored_conditions;
 use innkeeper_sdk::{prelude::*, testing::TestRequest};
 use serde_json::{Value, json};
 
-use super::{claim, condition, events, parent, pass, running, secret, stored, workloads};
+use super::{claim, condition, events, parent, pass, running, secret, workloads};
 
 /// A site whose parent is edited during a test.
 struct Course {
@@ -317,7 +318,7 @@ fn a_claim_that_does_not_grow_is_reported() {
     );
     // The apply has failed, so the claim is unchanged.
     let mut status = growing.report().status.clone().unwrap();
-    status["conditions"] = stored(growing.report())["conditions"].clone();
+    status["conditions"] = stored_conditions(growing.report());
     let failed = pass(&edited.status(&status));
     let message = "claim shop-code stays at 10Gi instead of 20Gi: see Synced; set its size back, or let \
                    its storage class allow expansion";
