@@ -25,7 +25,7 @@ pub(crate) fn plan<'a>(
     let limits = &config.tenants;
     tenants::check_parent(parent, limits)?;
     // The parent's own settings first: an error in them is invalid input, and one in the model only blocks the parent.
-    tenants::check_settings(&parent.spec.settings, limits).map_err(Stop::Invalid)?;
+    tenants::check_settings(&parent.spec.settings, limits)?;
     let schedule = parent
         .schedule
         .as_ref()

@@ -138,9 +138,7 @@ fn checked(plan: &Plan<'_>, host: &dyn Host, probe: &Probe) -> Result<String, St
     let request = plan.request;
     let limits = &plan.config.tenants;
     if let Some(template) = &probe.pod_template {
-        template
-            .check("spec.probe.podTemplate", &limits.pod_template())
-            .map_err(Stop::Invalid)?;
+        template.check("spec.probe.podTemplate", &limits.pod_template())?;
     }
     crate::tenants::check_parent(plan.parent, limits)?;
     let secrets =

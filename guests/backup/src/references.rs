@@ -133,7 +133,7 @@ pub(crate) fn targets(
     new: Target,
     old: Target,
     old_group: &str,
-) -> Result<Vec<Target>, Stop> {
+) -> Result<Vec<Target>, String> {
     let mut targets_by_name = BTreeSet::new();
     let mut targets = Vec::new();
     for (index, reference) in references.iter().enumerate() {
@@ -144,23 +144,23 @@ pub(crate) fn targets(
         } else if group == old_group && type_.eq_ignore_ascii_case(old.kind()) {
             old
         } else if group == old_group && type_.is_empty() {
-            return Err(Stop::Invalid(format!(
+            return Err(format!(
                 "{list}[{index}]: {group} needs the type {}; set it, or use a {}",
                 old.kind(),
                 new.kind()
-            )));
+            ));
         } else {
-            return Err(Stop::Invalid(format!(
+            return Err(format!(
                 "{list}[{index}]: there is no kind {type_} in {group}; use a {}",
                 new.kind()
-            )));
+            ));
         };
         if !targets_by_name.insert((target, reference.name.as_str())) {
-            return Err(Stop::Invalid(format!(
+            return Err(format!(
                 "{list}[{index}]: {} {} is referenced twice",
                 target.kind(),
                 reference.name
-            )));
+            ));
         }
         targets.push(target);
     }
@@ -168,12 +168,12 @@ pub(crate) fn targets(
 }
 
 /// Returns the kinds of the parent's databases.
-pub(crate) fn database_targets(parent: &Parent) -> Result<Vec<Target>, Stop> {
+pub(crate) fn database_targets(parent: &Parent) -> Result<Vec<Target>, String> {
     databases("databaseRefs", parent.databases())
 }
 
 /// Returns the kinds in a list of databases.
-pub(crate) fn databases(list: &str, references: &[Reference]) -> Result<Vec<Target>, Stop> {
+pub(crate) fn databases(list: &str, references: &[Reference]) -> Result<Vec<Target>, String> {
     targets(
         list,
         references,
@@ -184,7 +184,7 @@ pub(crate) fn databases(list: &str, references: &[Reference]) -> Result<Vec<Targ
 }
 
 /// Returns the kinds of the parent's storages.
-pub(crate) fn storage_targets(parent: &Parent) -> Result<Vec<Target>, Stop> {
+pub(crate) fn storage_targets(parent: &Parent) -> Result<Vec<Target>, String> {
     targets(
         "storageRefs",
         parent.storages(),
@@ -242,8 +242,7 @@ pub(crate) fn read(
 /// Returns the storage of a `Storage` that is itself the parent.
 pub(crate) fn own(name: &str, spec: &StorageSpec, own: &str) -> Result<Source, Stop> {
     let Some(type_) = catalog::STORAGES.find(&spec.type_) else {
-        let message = format!("type: {} is unknown to gobackup", spec.type_);
-        return Err(Stop::Invalid(message));
+        return Err(format!("type: {} is unknown to gobackup", spec.type_).into());
     };
     let source = Source {
         kind: Target::Storage.kind(),
@@ -299,10 +298,8 @@ impl Reader<'_> {
                 let names: Vec<&str> = names.iter().map(String::as_str).collect();
                 format!("{kind} not found: {}", names.join(", "))
             });
-            return Err(Stop::Blocked {
-                reason: "ReferenceNotFound",
-                message: listed.collect::<Vec<_>>().join("; "),
-            });
+            let message = listed.collect::<Vec<_>>().join("; ");
+            return Err(Stop::blocked("ReferenceNotFound", message));
         }
         self.problem.take().map_or(Ok(()), Err)
     }

@@ -134,10 +134,8 @@ fn plan(
         read => read?,
     };
     let Some(Stored { root, status }) = stored else {
-        return Err(Stop::Blocked {
-            reason: "ReferenceNotFound",
-            message: format!("{kind} not found: {name}"),
-        });
+        let message = format!("{kind} not found: {name}");
+        return Err(Stop::blocked("ReferenceNotFound", message));
     };
     let status: BackupStatus = serde_json::from_value(status).unwrap_or_default();
     let backup = Parent::new(Kind::Restore, root);
@@ -190,7 +188,7 @@ fn origin(
             Kind::Restore => "spec.transferImage",
             _ => "spec.verify.transferImage",
         };
-        check_image(field, image, listed).map_err(Stop::Invalid)?;
+        check_image(field, image, listed)?;
     }
     let kind = spec.backup_ref.kind.as_str().to_ascii_lowercase();
     let path = config.path_of(request.namespace(), &kind, name);
@@ -345,11 +343,11 @@ fn newest(status: &BackupStatus, kind: &str, name: &str, storage: &str) -> Resul
                 .find(|artifact| artifact.storage == storage)?;
             Some(artifact.file.clone())
         });
-    file.ok_or_else(|| Stop::Blocked {
-        reason: "FileNotFound",
-        message: format!(
+    file.ok_or_else(|| {
+        let message = format!(
             "{kind} {name} has no successful run with an archive in {storage}; set spec.file"
-        ),
+        );
+        Stop::blocked("FileNotFound", message)
     })
 }
 

@@ -5,7 +5,7 @@
 use innkeeper_kit::prelude::*;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::{api::Schedule, stop::Stop};
+use crate::api::Schedule;
 
 #[cfg(test)]
 mod tests;
@@ -35,7 +35,7 @@ impl Effective {
 }
 
 /// Checks that the host knows a time zone. Kubernetes would refuse the CronJob, also for a name in other letters.
-fn known_zone(zone: &str, host: &dyn Host) -> Result<(), Stop> {
+fn known_zone(zone: &str, host: &dyn Host) -> Result<(), String> {
     /// Any time; the zone alone matters.
     const MOMENT_MS: u64 = 1_700_000_000_000;
     let is_name = zone
@@ -45,9 +45,9 @@ fn known_zone(zone: &str, host: &dyn Host) -> Result<(), Stop> {
     if is_name && (is_utc || host.zone_offset(zone, MOMENT_MS).is_some()) {
         return Ok(());
     }
-    Err(Stop::Invalid(format!(
+    Err(format!(
         "schedule.timeZone: {zone} is not a known time zone; use an IANA name such as Europe/Berlin"
-    )))
+    ))
 }
 
 /// Translates a schedule.
@@ -55,7 +55,7 @@ pub(crate) fn effective(
     request: &Request,
     host: &dyn Host,
     schedule: &Schedule,
-) -> Result<Effective, Stop> {
+) -> Result<Effective, String> {
     known_zone(&schedule.time_zone, host)?;
     let recurrence = &schedule.recurrence;
     let expression = match (&recurrence.cron, &recurrence.every) {
@@ -65,13 +65,10 @@ pub(crate) fn effective(
         }
         (None, Some(every)) => from_every(every, recurrence.at.as_deref())?,
         (None, None) => {
-            return Err(Stop::Invalid(
-                "schedule: set cron, or every with an optional at, not both".to_owned(),
-            ));
+            return Err("schedule: set cron, or every with an optional at, not both".to_owned());
         }
     };
-    let cron = Cron::parse(&expression)
-        .map_err(|problem| Stop::Invalid(format!("schedule.cron: {problem}")))?;
+    let cron = Cron::parse(&expression).map_err(|problem| format!("schedule.cron: {problem}"))?;
     Ok(Effective {
         expression,
         cron,
@@ -79,7 +76,7 @@ pub(crate) fn effective(
     })
 }
 
-fn from_every(every: &str, at: Option<&str>) -> Result<String, Stop> {
+fn from_every(every: &str, at: Option<&str>) -> Result<String, String> {
     let at = at.filter(|at| !at.is_empty());
     let (hour, minute) = at.map_or(Ok((0, 0)), time_of_day)?;
     match every {
@@ -88,11 +85,6 @@ fn from_every(every: &str, at: Option<&str>) -> Result<String, Stop> {
         "month" | "1month" => return Ok(format!("{minute} {hour} 1 * *")),
         _ => {}
     }
-    let unexpressible = || {
-        Stop::Invalid(format!(
-            "schedule.every: {every} cannot be expressed as a cron expression"
-        ))
-    };
     // A step starts again at each full hour or day, so one that does not divide it would give uneven intervals.
     let number = |digits: &str| digits.parse::<u32>().ok().filter(|number| *number > 0);
     if let Some(minutes) = every.strip_suffix('m').and_then(number)
@@ -111,7 +103,9 @@ fn from_every(every: &str, at: Option<&str>) -> Result<String, Stop> {
             _ => format!("{minute} {} * * *", stepped(hour, hours)),
         });
     }
-    Err(unexpressible())
+    Err(format!(
+        "schedule.every: {every} cannot be expressed as a cron expression"
+    ))
 }
 
 /// Returns a cron field with an offset and a step.
@@ -123,11 +117,11 @@ fn stepped(at: u32, step: u32) -> String {
     }
 }
 
-fn time_of_day(at: &str) -> Result<(u32, u32), Stop> {
+fn time_of_day(at: &str) -> Result<(u32, u32), String> {
     let parsed = at.split_once(':').and_then(|(hour, minute)| {
         let hour = hour.parse::<u32>().ok().filter(|hour| *hour < 24)?;
         let minute = minute.parse::<u32>().ok().filter(|minute| *minute < 60)?;
         Some((hour, minute))
     });
-    parsed.ok_or_else(|| Stop::Invalid(format!("schedule.at: {at} is not a time of day, HH:MM")))
+    parsed.ok_or_else(|| format!("schedule.at: {at} is not a time of day, HH:MM"))
 }

@@ -19,12 +19,14 @@ pub(crate) enum Stop {
 }
 
 impl Stop {
+    pub(crate) fn blocked(reason: &'static str, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self::Blocked { reason, message }
+    }
+
     /// A related object that cannot be rendered.
     pub(crate) fn invalid_reference(message: impl Into<String>) -> Self {
-        Self::Blocked {
-            reason: "InvalidReference",
-            message: message.into(),
-        }
+        Self::blocked("InvalidReference", message)
     }
 
     /// Returns the answer with the report about this problem: the children stay as they are.
@@ -42,6 +44,13 @@ impl Stop {
             }
             Self::Fault(fault) => Err(fault),
         }
+    }
+}
+
+/// An error in the parent.
+impl From<String> for Stop {
+    fn from(problem: String) -> Self {
+        Self::Invalid(problem)
     }
 }
 

@@ -23,36 +23,33 @@ use innkeeper_kit::{
 use serde_json::Value;
 
 /// Checks the parent's fields that the configuration limits. An error lies in the parent.
-pub(crate) fn check_parent(parent: &Parent, limits: &Tenants) -> Result<(), Stop> {
+pub(crate) fn check_parent(parent: &Parent, limits: &Tenants) -> Result<(), String> {
     let spec = &parent.spec;
     if let Some(image) = &spec.image {
-        check_image("spec.image", image, &limits.images).map_err(Stop::Invalid)?;
+        check_image("spec.image", image, &limits.images)?;
     }
     let path = "spec.serviceAccountName";
     let list = "tenants.serviceAccounts";
     let names = &spec.service_account_name;
-    check_listed(path, list, names, &limits.service_accounts).map_err(Stop::Invalid)?;
+    check_listed(path, list, names, &limits.service_accounts)?;
     if let Some(template) = &spec.pod_template {
-        let path = "spec.podTemplate";
-        template
-            .check(path, &limits.pod_template())
-            .map_err(Stop::Invalid)?;
+        template.check("spec.podTemplate", &limits.pod_template())?;
     }
     if let Some(run_with) = &spec.run_with {
-        run_with.check().map_err(Stop::Invalid)?;
+        run_with.check()?;
     }
     let mut volumes = spec.volumes.iter();
     match volumes.find(|volume| volume.nfs.is_some() || volume.host_path.is_some()) {
         Some(volume) if !limits.host_volumes => {
-            return Err(Stop::Invalid(format!(
+            return Err(format!(
                 "spec.volumes: {} is a hostPath or NFS volume, and \
                  tenants.hostVolumes of the plugin's configuration is off",
                 volume.name
-            )));
+            ));
         }
         _ => {}
     }
-    check_code(spec, limits).map_err(Stop::Invalid)
+    check_code(spec, limits)
 }
 
 /// Removes a backup's service account from its Restore unless the configuration lists it. The stored backup may be one
@@ -305,20 +302,15 @@ pub(crate) fn check_references(
     check_secrets(request, limits.references, objects.objects()).map_err(refused)?;
     let missing: Vec<&str> = objects.awaited_secrets(limits.references).collect();
     if !missing.is_empty() {
-        return Err(Stop::Blocked {
-            reason: "SecretNotFound",
-            message: format!("Secret not found: {}", missing.join(", ")),
-        });
+        let message = format!("Secret not found: {}", missing.join(", "));
+        return Err(Stop::blocked("SecretNotFound", message));
     }
     let incomplete: Vec<String> = objects
         .missing_keys()
         .map(|(name, key)| format!("Secret {name} lacks the key {key}"))
         .collect();
     if !incomplete.is_empty() {
-        return Err(Stop::Blocked {
-            reason: "SecretIncomplete",
-            message: incomplete.join("; "),
-        });
+        return Err(Stop::blocked("SecretIncomplete", incomplete.join("; ")));
     }
     check_claims(request, host, parent, owner, limits)?;
     Ok(objects)
@@ -354,10 +346,8 @@ fn check_claims(
     if missing.is_empty() {
         return Ok(());
     }
-    Err(Stop::Blocked {
-        reason: "ClaimNotFound",
-        message: format!("PersistentVolumeClaim not found: {}", missing.join(", ")),
-    })
+    let message = format!("PersistentVolumeClaim not found: {}", missing.join(", "));
+    Err(Stop::blocked("ClaimNotFound", message))
 }
 
 /// Checks the claims that the plugin creates for a parent, if they exist. Their names follow from the parent's, so
@@ -396,8 +386,5 @@ fn claims(parent: &Parent) -> impl Iterator<Item = &str> {
 }
 
 fn refused(message: String) -> Stop {
-    Stop::Blocked {
-        reason: "ReferenceNotAllowed",
-        message,
-    }
+    Stop::blocked("ReferenceNotAllowed", message)
 }

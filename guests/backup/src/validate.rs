@@ -17,10 +17,10 @@ use crate::{
 };
 
 /// Checks the parent alone.
-pub(crate) fn parent(parent: &Parent) -> Result<(), Stop> {
+pub(crate) fn parent(parent: &Parent) -> Result<(), String> {
     let settings = &parent.spec.settings;
     if parent.storages().is_empty() {
-        return Err(invalid("storageRefs: at least one is needed"));
+        return Err("storageRefs: at least one is needed".to_owned());
     }
     // A model may name files; `merged` checks again with it.
     if parent.databases().is_empty() && settings.archive.is_none() && parent.model().is_none() {
@@ -34,17 +34,15 @@ pub(crate) fn parent(parent: &Parent) -> Result<(), Stop> {
             .iter()
             .any(|storage| storage.name == *default)
     {
-        return Err(Stop::Invalid(format!(
-            "defaultStorage: {default} is not in storageRefs"
-        )));
+        return Err(format!("defaultStorage: {default} is not in storageRefs"));
     }
     mounts(parent)?;
     verified(parent)?;
-    problem(parent, settings).map_or(Ok(()), |problem| Err(Stop::Invalid(problem)))
+    problem(parent, settings).map_or(Ok(()), Err)
 }
 
 /// Checks that each scratch database is for one of the parent's dumps, and is not dumped itself.
-fn verified(parent: &Parent) -> Result<(), Stop> {
+fn verified(parent: &Parent) -> Result<(), String> {
     const LIST: &str = "verify.databases";
     let Some(verify) = &parent.spec.verify else {
         return Ok(());
@@ -61,22 +59,20 @@ fn verified(parent: &Parent) -> Result<(), Stop> {
         let name = &scratch.database;
         let mut names = parent.databases().iter().map(|database| &database.name);
         if !names.any(|database| database == name) {
-            return Err(Stop::Invalid(format!(
-                "{LIST}[{index}]: {name} is not in databaseRefs"
-            )));
+            return Err(format!("{LIST}[{index}]: {name} is not in databaseRefs"));
         }
         if !dumps.insert(name) {
-            return Err(Stop::Invalid(format!(
+            return Err(format!(
                 "{LIST}[{index}]: {name} has two scratch databases; name one"
-            )));
+            ));
         }
         let scratch = &scratch.database_ref.name;
         let mut own = parent.databases().iter().zip(&dumped);
         if own.any(|(database, kind)| database.name == *scratch && *kind == target) {
-            return Err(Stop::Invalid(format!(
+            return Err(format!(
                 "{LIST}[{index}]: {scratch} is in databaseRefs, and a verification replaces its content; name \
                  another database"
-            )));
+            ));
         }
     }
     Ok(())
@@ -87,7 +83,7 @@ fn verified(parent: &Parent) -> Result<(), Stop> {
 /// The parent's own settings have passed [`parent`], so an error lies in the model.
 pub(crate) fn merged(parent: &Parent, settings: &ArchiveSettings) -> Result<(), Stop> {
     if parent.databases().is_empty() && settings.archive.is_none() {
-        return Err(nothing_to_back_up());
+        return Err(nothing_to_back_up().into());
     }
     let Some(problem) = problem(parent, settings) else {
         return Ok(());
@@ -98,21 +94,19 @@ pub(crate) fn merged(parent: &Parent, settings: &ArchiveSettings) -> Result<(), 
 }
 
 /// Checks volume mounts that would make the API server reject the Pod.
-pub(crate) fn mounts(parent: &Parent) -> Result<(), Stop> {
+pub(crate) fn mounts(parent: &Parent) -> Result<(), String> {
     let mut paths = taken_paths();
     let mut names = BTreeSet::new();
     for (index, volume) in parent.spec.volumes.iter().enumerate() {
         if !names.insert(&volume.name) {
             let name = &volume.name;
-            return Err(Stop::Invalid(format!(
-                "volumes[{index}]: the name {name} is used twice"
-            )));
+            return Err(format!("volumes[{index}]: the name {name} is used twice"));
         }
         if !paths.insert(clean(&volume.mount_path)) {
             let path = &volume.mount_path;
-            return Err(Stop::Invalid(format!(
+            return Err(format!(
                 "volumes[{index}]: another volume or the run itself has the mountPath {path}"
-            )));
+            ));
         }
     }
     Ok(())
@@ -144,12 +138,8 @@ fn clean(path: &str) -> String {
     path.trim_end_matches('/').to_owned()
 }
 
-fn invalid(message: &str) -> Stop {
-    Stop::Invalid(message.to_owned())
-}
-
-fn nothing_to_back_up() -> Stop {
-    invalid("databaseRefs or archive is needed")
+fn nothing_to_back_up() -> String {
+    "databaseRefs or archive is needed".to_owned()
 }
 
 /// Returns the first problem in the settings.
