@@ -1,13 +1,12 @@
 //! The pages below `host/docs/reference` are generated from the code and up to date.
 //!
-//! Meanings and remedies come from the doc comments of constants and fields. Plugin reasons are composed from several
-//! texts, so they have a table here.
+//! Meanings and remedies come from the doc comments of constants, variants and fields.
 
 mod conditions;
+mod guests;
 mod limits;
 mod names;
 mod plugin;
-mod reasons;
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -16,7 +15,7 @@ use expect_test::expect_file;
 use innkeeper::config::Cli;
 use innkeeper_tests::manifest::root;
 
-use super::files::{has_extension, read, tracked};
+use super::files::read;
 
 /// Why a write to a `String` does not fail.
 const TAKES_ANY_TEXT: &str = "a String takes any text";
@@ -51,66 +50,6 @@ fn sentence(text: &str) -> String {
     let text = cell(text);
     let ends = text.is_empty() || text.ends_with(['.', ':', '?']);
     if ends { text } else { format!("{text}.") }
-}
-
-/// A documented item in a source file.
-struct Item {
-    /// The line after the documentation and attributes.
-    line: String,
-    /// The doc comment as one paragraph.
-    docs: String,
-}
-
-/// Returns the documented items in a source file.
-fn items(path: &str) -> Vec<Item> {
-    let text = read(path);
-    let mut links = Vec::new();
-    let mut docs = String::new();
-    for line in text.lines().map(str::trim) {
-        if let Some(doc) = line.strip_prefix("///") {
-            docs.push_str(doc);
-        } else if !line.starts_with('#') && !docs.is_empty() {
-            let docs = cell(&std::mem::take(&mut docs));
-            let line = line.to_owned();
-            links.push(Item { line, docs });
-        }
-    }
-    links
-}
-
-/// Returns the documented text constants in a source file, as value and doc comment.
-fn texts(path: &str) -> Vec<(String, String)> {
-    let value = |line: &str| {
-        let (_, rest) = line.split_once(": &str = \"")?;
-        line.contains("const ")
-            .then(|| rest.split('"').next().unwrap_or_default().to_owned())
-    };
-    items(path)
-        .into_iter()
-        .filter_map(|item| Some((value(&item.line)?, item.docs)))
-        .collect()
-}
-
-/// Removes links, which lead into the code.
-fn without_links(docs: &str) -> String {
-    let mut text = String::new();
-    let mut rest = docs;
-    while let Some((before, link)) = rest.split_once('[') {
-        text.push_str(before);
-        let Some((name, after)) = link.split_once(']') else {
-            break;
-        };
-        text.push_str(name);
-        rest = match after
-            .strip_prefix('(')
-            .and_then(|target| target.split_once(')'))
-        {
-            Some((_, after)) => after,
-            None => after,
-        };
-    }
-    text.push_str(rest);
-    text
 }
 
 fn cli() -> Command {

@@ -5,6 +5,9 @@
 //! This crate does no I/O, never waits, and does not depend on wasmtime or on the Kubernetes client, except for the
 //! client's label selectors.
 
+#[macro_use]
+mod documented;
+
 mod answer;
 mod backoff;
 mod blame;
@@ -20,6 +23,7 @@ mod manifest;
 mod names;
 mod object;
 mod operation;
+mod plugin_reason;
 mod read;
 mod resource;
 mod selector;
@@ -46,10 +50,11 @@ pub use names::{
     ANNOTATION_ADOPT, ANNOTATION_APPLIED, ANNOTATION_DEPTH, ANNOTATION_GENERATED, ANNOTATION_HOSTS,
     ANNOTATION_KEY, ANNOTATION_NAMESPACES, ANNOTATION_PAUSED, ANNOTATION_PLUGIN_SELECTOR,
     ANNOTATION_PLUGINS, ANNOTATION_RETAINED_FOR, ANNOTATION_SKIP_FINALIZE, ANNOTATION_TRACE,
-    DOMAIN_PREFIX, InvalidPluginName, LABEL_AGGREGATE, LABEL_PLUGIN, PluginName,
+    DOMAIN_PREFIX, InvalidPluginName, LABEL_AGGREGATE, LABEL_PLUGIN, NAMES, PluginName,
 };
 pub use object::{ManagedEntry, Object, ResourceVersion, Uid, json_length};
 pub use operation::Operation;
+pub use plugin_reason::PluginReason;
 pub use read::{Answer, ListSelector, ObjectRef, ReadFailure, ReadKey, Reads, ZoneTime};
 pub use resource::{HashKey, Resource, Resources};
 pub use selector::{InvalidSelector, is_valid_selector, parse_selector};

@@ -9,53 +9,55 @@ use super::syntax::is_dns_label;
 /// The prefix for labels, annotations and finalizers that are reserved for the host.
 pub const DOMAIN_PREFIX: &str = "innkeeper.dev/";
 
-/// Label on every child: the plugin that stated it. Child watches select on it.
-pub const LABEL_PLUGIN: &str = "innkeeper.dev/plugin";
+documented! {
+    NAMES:
+    /// Label on every child: the plugin that stated it. Child watches select on it.
+    LABEL_PLUGIN = "innkeeper.dev/plugin";
 
-/// Label on a ClusterRole with a plugin's rights: the host whose role aggregates it.
-pub const LABEL_AGGREGATE: &str = "innkeeper.dev/aggregate-to";
+    /// Label on a ClusterRole with a plugin's rights: the host whose role aggregates it.
+    LABEL_AGGREGATE = "innkeeper.dev/aggregate-to";
 
-/// Annotation on every child: the key under which the guest stated it.
-pub const ANNOTATION_KEY: &str = "innkeeper.dev/key";
+    /// Annotation on every child: the key under which the guest stated it.
+    ANNOTATION_KEY = "innkeeper.dev/key";
 
-/// Annotation on every child: a keyed hash of the last applied object.
-pub const ANNOTATION_APPLIED: &str = "innkeeper.dev/applied";
+    /// Annotation on every child: a keyed hash of the last applied object.
+    ANNOTATION_APPLIED = "innkeeper.dev/applied";
 
-/// Annotation on a child that is kept without an owner: its parent and the host's proof, see
-/// [`HashKey::retained_for`](super::HashKey::retained_for).
-pub const ANNOTATION_RETAINED_FOR: &str = "innkeeper.dev/retained-for";
+    /// Annotation on a child that is kept without an owner: its parent and the host's proof.
+    ANNOTATION_RETAINED_FOR = "innkeeper.dev/retained-for";
 
-/// Annotation on a parent in deletion: with the value `true`, the host removes the finalizer without calling the guest.
-pub const ANNOTATION_SKIP_FINALIZE: &str = "innkeeper.dev/skip-finalize";
+    /// Annotation on a parent in deletion: with the value `true`, the host removes the finalizer without calling the guest.
+    ANNOTATION_SKIP_FINALIZE = "innkeeper.dev/skip-finalize";
 
-/// Annotation on a parent: with the value `true`, it has no passes.
-pub const ANNOTATION_PAUSED: &str = "innkeeper.dev/paused";
+    /// Annotation on a parent: with the value `true`, it has no passes.
+    ANNOTATION_PAUSED = "innkeeper.dev/paused";
 
-/// Annotation on a parent: with the value `true`, an object without an owner that has the name of a child becomes that
-/// child, if the grants allow the plugin to adopt its kind.
-pub const ANNOTATION_ADOPT: &str = "innkeeper.dev/adopt";
+    /// Annotation on a parent: with the value `true`, an object without an owner that has the name of a child becomes that
+    /// child, if the grants allow the plugin to adopt its kind.
+    ANNOTATION_ADOPT = "innkeeper.dev/adopt";
 
-/// Annotation on a ServiceAccount: the Plugins, separated by commas, whose children the host may write as that account.
-pub const ANNOTATION_PLUGINS: &str = "innkeeper.dev/plugins";
+    /// Annotation on a ServiceAccount: the Plugins, separated by commas, whose children the host may write as that account.
+    ANNOTATION_PLUGINS = "innkeeper.dev/plugins";
 
-/// Annotation on a child whose kind the same plugin reconciles: the number of such parents above it. An object that a
-/// user made has none.
-pub const ANNOTATION_DEPTH: &str = "innkeeper.dev/depth";
+    /// Annotation on a child whose kind the same plugin reconciles: the number of such parents above it. An object that a
+    /// user made has none.
+    ANNOTATION_DEPTH = "innkeeper.dev/depth";
 
-/// Annotation on a Secret with generated values: the tokens for which they were drawn, as a JSON object by data key.
-pub const ANNOTATION_GENERATED: &str = "innkeeper.dev/generated";
+    /// Annotation on a Secret with generated values: the tokens for which they were drawn, as a JSON object by data key.
+    ANNOTATION_GENERATED = "innkeeper.dev/generated";
 
-/// Annotation on a Secret: the web servers, separated by commas, to which the host may send the credentials in it.
-pub const ANNOTATION_HOSTS: &str = "innkeeper.dev/hosts";
+    /// Annotation on a Secret: the web servers, separated by commas, to which the host may send the credentials in it.
+    ANNOTATION_HOSTS = "innkeeper.dev/hosts";
 
-/// Annotation on an Event: the trace of the pass that wrote it last, if the host sends traces.
-pub const ANNOTATION_TRACE: &str = "innkeeper.dev/trace-id";
+    /// Annotation on an Event: the trace of the pass that wrote it last, if the host sends traces.
+    ANNOTATION_TRACE = "innkeeper.dev/trace-id";
 
-/// Annotation on a host's Lease: the namespaces, separated by commas, that the host is limited to.
-pub const ANNOTATION_NAMESPACES: &str = "innkeeper.dev/namespaces";
+    /// Annotation on a host's Lease: the namespaces, separated by commas, that the host is limited to.
+    ANNOTATION_NAMESPACES = "innkeeper.dev/namespaces";
 
-/// Annotation on a host's Lease: the selector for Plugins.
-pub const ANNOTATION_PLUGIN_SELECTOR: &str = "innkeeper.dev/plugin-selector";
+    /// Annotation on a host's Lease: the selector for Plugins.
+    ANNOTATION_PLUGIN_SELECTOR = "innkeeper.dev/plugin-selector";
+}
 
 /// A plugin's name: a DNS label with at most 40 characters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -4,7 +4,7 @@
 //! API server checks the account's permissions on every write.
 
 use innkeeper_cluster::Cluster;
-use innkeeper_model::{ANNOTATION_PLUGINS, Gvk, PluginName, Retry, error_chain};
+use innkeeper_model::{ANNOTATION_PLUGINS, Gvk, PluginName, PluginReason, Retry, error_chain};
 
 use crate::{
     resource::ServiceAccountRef,
@@ -25,18 +25,21 @@ pub(crate) async fn check(
     let (reason, message) = match cluster.live_get(&kind, Some(namespace), name).await {
         Ok(Some(object)) if names(object.annotation(ANNOTATION_PLUGINS), plugin) => return Ok(()),
         Ok(Some(_)) => (
-            "AccountNotForPlugin",
+            PluginReason::AccountNotForPlugin,
             format!(
                 "the ServiceAccount {namespace}/{name} does not name this Plugin: add {plugin} to its annotation {ANNOTATION_PLUGINS}, separated by commas"
             ),
         ),
         Ok(None) => (
-            "AccountMissing",
+            PluginReason::AccountMissing,
             format!(
                 "there is no ServiceAccount {namespace}/{name}: create it with the annotation {ANNOTATION_PLUGINS}: {plugin} (innkeeper manifests --account prints it with its roles)"
             ),
         ),
-        Err(error) => ("AccountNotRead", error_chain(&error).to_string()),
+        Err(error) => (
+            PluginReason::AccountNotRead,
+            error_chain(&error).to_string(),
+        ),
     };
     // The host does not watch accounts, so no event reports a change.
     Err(Stage::Serving.failure(reason, message, Retry::Backoff))

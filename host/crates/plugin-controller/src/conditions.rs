@@ -2,15 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use innkeeper_model::{Condition, ConditionStatus, GroupKind, reason};
+use innkeeper_model::{Condition, ConditionStatus, GroupKind, PluginReason, reason};
 use innkeeper_plan::synced;
 
 use crate::{
     decide::Facts,
-    load::NOT_GRANTED,
     resource,
     rollout::{AnalysisVerdict, RolloutAnalysis},
-    setback::{LoadAttempt, PARENT_TAKEN},
+    setback::LoadAttempt,
     stage::{Stage, StageFailure},
 };
 
@@ -53,7 +52,7 @@ impl Facts<'_> {
         let failure = self.failure();
         let serving = self.serving(failure.as_ref());
         let is_certain = |failure: &StageFailure| {
-            failure.status == ConditionStatus::False && failure.reason != PARENT_TAKEN
+            failure.status == ConditionStatus::False && failure.reason != PluginReason::ParentTaken
         };
         let unknown = ConditionStatus::Unknown;
         let ungranted = self.ungranted();
@@ -96,12 +95,12 @@ impl Facts<'_> {
         match (&self.state.active, failure) {
             (Some(active), _) if active.terms.suspend => say(
                 ConditionStatus::False,
-                "Suspended",
+                PluginReason::Suspended,
                 "all passes are stopped by spec.suspend: set it to false to resume them",
             ),
             (Some(active), _) if !active.is_granted() => say(
                 ConditionStatus::False,
-                NOT_GRANTED,
+                PluginReason::NotGranted,
                 "all passes are stopped: the active revision needs more grants; the declared one is being loaded",
             ),
             (Some(_), _) if let Some(lacks) = self.missing.failure() => {
@@ -111,17 +110,31 @@ impl Facts<'_> {
             }
             (Some(active), _) => {
                 let message = format!("revision {} is active", active.name());
-                say(ConditionStatus::True, "Serving", &message)
+                condition(
+                    Stage::Serving,
+                    ConditionStatus::True,
+                    Stage::Serving.to_string(),
+                    &message,
+                )
             }
             (None, Some(failure)) if failure.stage == Stage::Serving => failed(failure),
-            (None, Some(failure)) => say(ConditionStatus::False, "NotLoaded", &waits_for(failure)),
-            (None, None) => say(ConditionStatus::Unknown, "Starting", ""),
+            (None, Some(failure)) => say(
+                ConditionStatus::False,
+                PluginReason::NotLoaded,
+                &waits_for(failure),
+            ),
+            (None, None) => say(ConditionStatus::Unknown, PluginReason::Starting, ""),
         }
     }
 
     fn degraded(&self, failure: Option<&StageFailure>) -> Condition {
         let Some(failure) = failure else {
-            return condition(DEGRADED, ConditionStatus::False, "AsDeclared", "");
+            return condition(
+                DEGRADED,
+                ConditionStatus::False,
+                PluginReason::AsDeclared,
+                "",
+            );
         };
         let active = match &self.state.active {
             Some(active) if !self.missing.kinds.is_empty() => {
@@ -139,7 +152,7 @@ impl Facts<'_> {
             ConditionStatus::False => ConditionStatus::True,
             unknown => unknown,
         };
-        condition(DEGRADED, status, &failure.reason, &message)
+        condition(DEGRADED, status, failure.reason, &message)
     }
 
     /// Returns a note that the active revision faults too often, and why it is not rolled back.
@@ -159,9 +172,15 @@ impl Facts<'_> {
     fn rolled_back(&self, faulting: Option<String>) -> Condition {
         let (status, reason, message) =
             match (self.state.history.last_rollback(self.generation), faulting) {
-                (Some(message), _) => (ConditionStatus::True, "TooManyFaults", message),
-                (None, Some(message)) => (ConditionStatus::False, "TooManyFaults", message),
-                (None, None) => (ConditionStatus::False, "NotNeeded", String::new()),
+                (Some(message), _) => (ConditionStatus::True, PluginReason::TooManyFaults, message),
+                (None, Some(message)) => {
+                    (ConditionStatus::False, PluginReason::TooManyFaults, message)
+                }
+                (None, None) => (
+                    ConditionStatus::False,
+                    PluginReason::NotNeeded,
+                    String::new(),
+                ),
             };
         condition(ROLLED_BACK, status, reason, &message)
     }
@@ -178,7 +197,7 @@ pub(crate) fn cache_full(namespaces: &[String]) -> Option<Condition> {
     Some(condition(
         CACHE_FULL,
         status,
-        "NamespaceCacheFull",
+        PluginReason::NamespaceCacheFull,
         &message,
     ))
 }
@@ -186,7 +205,7 @@ pub(crate) fn cache_full(namespaces: &[String]) -> Option<Condition> {
 /// Returns the Ready condition, with the first failure's reason or the one for stopped passes.
 fn ready(serving: &Condition, failure: Option<&StageFailure>) -> Condition {
     match failure {
-        Some(failure) => condition(READY, failure.status, &failure.reason, &failure.message),
+        Some(failure) => condition(READY, failure.status, failure.reason, &failure.message),
         None if serving.status == ConditionStatus::True => {
             condition(READY, serving.status, READY, &serving.message)
         }
@@ -215,10 +234,15 @@ fn loading(
             if failure.stage < stage || stage == Stage::Compiled && is_uncompiled =>
         {
             let message = waits_for(failure);
-            return condition(stage, ConditionStatus::Unknown, "NotReached", &message);
+            return condition(
+                stage,
+                ConditionStatus::Unknown,
+                PluginReason::NotReached,
+                &message,
+            );
         }
-        (_, Stage::Verified, _) => ("AsExpected", verified_by),
-        (_, Stage::Granted, Some(lines)) => ("Reduced", lines),
+        (_, Stage::Verified, _) => (PluginReason::AsExpected.as_ref(), verified_by),
+        (_, Stage::Granted, Some(lines)) => (PluginReason::Reduced.as_ref(), lines),
         _ => (&*name, ""),
     };
     condition(stage, ConditionStatus::True, reason, message)
@@ -228,7 +252,7 @@ fn failed(failure: &StageFailure) -> Condition {
     condition(
         failure.stage,
         failure.status,
-        &failure.reason,
+        failure.reason,
         &failure.message,
     )
 }
@@ -240,13 +264,13 @@ fn waits_for(failure: &StageFailure) -> String {
 fn condition(
     kind: impl ToString,
     status: ConditionStatus,
-    reason: &str,
+    reason: impl AsRef<str>,
     message: &str,
 ) -> Condition {
     Condition {
         kind: kind.to_string(),
         status,
-        reason: reason.to_owned(),
+        reason: reason.as_ref().to_owned(),
         message: message.to_owned(),
     }
 }

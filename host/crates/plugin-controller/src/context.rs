@@ -8,7 +8,7 @@ use std::{
 
 use innkeeper_cluster::{Cause, Cluster, Interest, Observed, Registration};
 use innkeeper_model::{
-    GroupKind, Gvk, Object, ObjectId, PluginName, Resource, Retry, Scope, Selector,
+    GroupKind, Gvk, Object, ObjectId, PluginName, PluginReason, Resource, Retry, Scope, Selector,
 };
 use innkeeper_reconcile::{Next, Shared};
 use parking_lot::Mutex;
@@ -178,5 +178,5 @@ pub(crate) fn declared(object: &Object) -> Result<Declared, StageFailure> {
     let plugin = resource::Plugin::read(&object.json);
     plugin
         .and_then(|plugin| plugin.declared())
-        .map_err(|error| Stage::Fetched.error("InvalidSpec", &error, Retry::OnChange))
+        .map_err(|error| Stage::Fetched.error(PluginReason::InvalidSpec, &error, Retry::OnChange))
 }

@@ -5,7 +5,7 @@
 use std::{convert::Infallible, future::pending, time::Duration};
 
 use innkeeper_cluster::{self as cluster, Cluster};
-use innkeeper_model::{Gvk, Retry, error_chain};
+use innkeeper_model::{Gvk, PluginReason, Retry, error_chain};
 use serde_json::{Map, Value};
 use tokio::{sync::watch, time::sleep};
 use tracing::{error, info, warn};
@@ -42,7 +42,7 @@ impl DefinitionCheck {
             .ok()
             .and_then(|problems| problems.clone());
         let failed =
-            |problem| Stage::Fetched.failure("CrdOutdated", problem, Retry::At(RECHECK_INTERVAL));
+            |problem| Stage::Fetched.failure(PluginReason::CrdOutdated, problem, Retry::At(RECHECK_INTERVAL));
         first.unwrap_or(Ok(())).map_err(failed)
     }
 

@@ -9,7 +9,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use innkeeper_cluster::Cluster;
 use innkeeper_model::{
-    ANNOTATION_HOSTS, Digest, Gvk, Object, ObjectId, Requests, Retry, Uid, error_chain,
+    ANNOTATION_HOSTS, Digest, Gvk, Object, ObjectId, PluginReason, Requests, Retry, Uid,
+    error_chain,
 };
 use innkeeper_policy::Shortfall;
 use innkeeper_sandbox::{
@@ -30,13 +31,10 @@ use tracing::{info, warn};
 
 #[cfg(test)]
 pub(crate) use self::progress::Reporter;
+pub(crate) use self::{marker::LoadId, progress::Loading};
 use self::{
     marker::LoadMarker,
     permits::{LoadPermits, Permit},
-};
-pub(crate) use self::{
-    marker::{HOST_ENDED, LoadId},
-    progress::Loading,
 };
 use crate::{
     LoaderContext,
@@ -44,9 +42,6 @@ use crate::{
     resource::{self, Declared, HttpSource, Identity, LocalRef, Origin, Terms},
     stage::{Stage, StageFailure},
 };
-
-/// The reason while the grants do not suffice.
-pub(crate) const NOT_GRANTED: &str = "NotGranted";
 
 /// A Secret's values by key.
 type SecretData = BTreeMap<String, ByteString>;
@@ -179,7 +174,7 @@ impl Loader {
         digest: &Digest,
         permit: Permit,
     ) -> Result<VerifiedComponent, StageFailure> {
-        let not_kept = |message| Stage::Fetched.failure("NotKept", message, Retry::OnChange);
+        let not_kept = |message| Stage::Fetched.failure(PluginReason::NotKept, message, Retry::OnChange);
         let cache = &self.context.cache;
         let identity = declared.identity.clone();
         // The digest alone proves no signature: the bytes may be from before the Plugin required one.
@@ -277,7 +272,7 @@ impl Loader {
                     (Retry::OnChange, Origin::ConfigMap(_) | Origin::File(_)) => Retry::Backoff,
                     (retry, _) => retry,
                 };
-                stage.error(&camel_case(error.category()), &error, retry)
+                stage.error(error.reason(), &error, retry)
             })
     }
 
@@ -330,11 +325,11 @@ impl Loader {
         self.cluster
             .live_get(&gvk, Some(namespace), name)
             .await
-            .map_err(|error| Stage::Fetched.error("ReadFailed", &error, Retry::Backoff))?
+            .map_err(|error| Stage::Fetched.error(PluginReason::ReadFailed, &error, Retry::Backoff))?
             .ok_or_else(|| {
                 let message =
                     format!("there is no {kind} {name} in the host's namespace {namespace}");
-                Stage::Fetched.failure("NotFound", message, Retry::Backoff)
+                Stage::Fetched.failure(PluginReason::NotFound, message, Retry::Backoff)
             })
     }
 }
@@ -350,7 +345,7 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T, StageFailure> {
     spawn_blocking(work)
         .await
-        .map_err(|error| Stage::Compiled.error("HostFault", &error, Retry::Backoff))?
+        .map_err(|error| Stage::Compiled.error(PluginReason::HostFault, &error, Retry::Backoff))?
 }
 
 /// Compiles and describes a component, if any parent kind is granted.
@@ -368,7 +363,7 @@ fn compile(
     if let Err(failure) = may_compile(terms, description::preview(bytes)) {
         // No grant would help a rejected schema, or bytes that are no plugin.
         description::check_schema(bytes)
-            .map_err(|error| Stage::Compiled.error("CannotDescribe", &error, Retry::OnChange))?;
+            .map_err(|error| Stage::Compiled.error(PluginReason::CannotDescribe, &error, Retry::OnChange))?;
         artifact::check(bytes, limits).map_err(not_compiled)?;
         return Err(failure);
     }
@@ -377,7 +372,7 @@ fn compile(
         .compile(engine, bytes, limits)
         .map_err(not_compiled)?;
     Described::load(engine, &artifact, &terms.limits)
-        .map_err(|error| Stage::Described.error("CannotDescribe", &error, Retry::OnChange))
+        .map_err(|error| Stage::Described.error(PluginReason::CannotDescribe, &error, Retry::OnChange))
 }
 
 /// Checks by the embedded description that a parent kind is granted.
@@ -400,7 +395,7 @@ fn may_compile(
             let message = format!(
                 "not compiled, because spec.grants.parents is empty and {why}: add the parents to spec.grants.parents, or build the component with innkeeper build"
             );
-            return Err(Stage::Compiled.failure(NOT_GRANTED, message, Retry::OnChange));
+            return Err(Stage::Compiled.failure(PluginReason::NotGranted, message, Retry::OnChange));
         }
     };
     let missing = &terms.assess(requests.clone()).missing;
@@ -453,7 +448,7 @@ fn docker_config(name: &str, data: &SecretData) -> Result<DockerConfig, StageFai
     DockerConfig::from_json(&text.0).map_err(|failure| {
         let cause = error_chain(&failure);
         let message = format!("failed to read {KEY} of the Secret {name}: {cause}");
-        Stage::Fetched.failure("SourceInvalid", message, Retry::Backoff)
+        Stage::Fetched.failure(PluginReason::SourceInvalid, message, Retry::Backoff)
     })
 }
 
@@ -467,7 +462,7 @@ fn check_host(name: &str, hosts: &str, http: &Http) -> Result<(), StageFailure> 
     let message = format!(
         "the Secret {name} in the host's namespace does not name the server of spec.source.http.url: add the server's host to its annotation {ANNOTATION_HOSTS}, separated by commas"
     );
-    Err(Stage::Fetched.failure("SecretNotForHost", message, Retry::Backoff))
+    Err(Stage::Fetched.failure(PluginReason::SecretNotForHost, message, Retry::Backoff))
 }
 
 fn credentials(name: &str, data: &SecretData) -> Result<Credentials, StageFailure> {
@@ -485,21 +480,7 @@ fn credentials(name: &str, data: &SecretData) -> Result<Credentials, StageFailur
 fn unusable_secret(name: &str, required: &str) -> StageFailure {
     let message = format!("the Secret {name} in the host's namespace must hold {required}");
     // The host does not watch Secrets, so no event reports a correction.
-    Stage::Fetched.failure("SourceInvalid", message, Retry::Backoff)
-}
-
-/// Converts a category like `wrong-digest` to a reason like `WrongDigest`.
-fn camel_case(words: &str) -> String {
-    let capital = |word: &str| {
-        let mut characters = word.chars();
-        characters
-            .next()
-            .map(|first| first.to_ascii_uppercase())
-            .into_iter()
-            .chain(characters)
-            .collect::<String>()
-    };
-    words.split('-').map(capital).collect()
+    Stage::Fetched.failure(PluginReason::SourceInvalid, message, Retry::Backoff)
 }
 
 /// Checks that terms grant all that a plugin requires.
@@ -512,7 +493,7 @@ pub(crate) fn granted(terms: &Terms, requests: impl Into<Requests>) -> Result<()
     Err(StageFailure {
         // As a whole: users add these lines to the Plugin.
         message,
-        ..Stage::Granted.failure(NOT_GRANTED, "", Retry::OnChange)
+        ..Stage::Granted.failure(PluginReason::NotGranted, "", Retry::OnChange)
     })
 }
 
@@ -568,7 +549,7 @@ mod tests {
             let stage = refused.as_ref().map(|failure| failure.stage);
             assert_eq!(stage, refused_at, "{parents} {}", component.escape_ascii());
             let reason = refused.map(|failure| failure.reason);
-            assert_eq!(reason.as_deref(), stage.map(|_| NOT_GRANTED));
+            assert_eq!(reason, stage.map(|_| PluginReason::NotGranted));
         }
     }
 
@@ -583,12 +564,6 @@ mod tests {
         }));
         let failure = granted(&declared(json!({})).terms, &manifest.unwrap()).unwrap_err();
         assert!(failure.message.ends_with("kind: Part59\n"), "{failure:?}");
-    }
-
-    #[test]
-    fn reasons_are_words_in_camel_case() {
-        assert_eq!(camel_case("wrong-digest"), "WrongDigest");
-        assert_eq!(camel_case("denied"), "Denied");
     }
 
     #[test]
@@ -617,7 +592,7 @@ mod tests {
         assert!(check_host("web", "other.test, plugins.test", &http).is_ok());
         for hosts in ["", "other.test", "plugins.test.other.test"] {
             let failure = check_host("web", hosts, &http).err().unwrap();
-            assert_eq!(failure.reason, "SecretNotForHost", "{hosts}");
+            assert_eq!(failure.reason, PluginReason::SecretNotForHost, "{hosts}");
             assert!(failure.message.contains(ANNOTATION_HOSTS), "{hosts}");
         }
     }

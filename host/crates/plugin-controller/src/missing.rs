@@ -2,7 +2,7 @@
 //! if the Plugin allows it; otherwise a Plugin condition names the missing kinds.
 
 use innkeeper_cluster::Cluster;
-use innkeeper_model::{Gvk, Manifest, Retry};
+use innkeeper_model::{Gvk, Manifest, PluginReason, Retry};
 
 use crate::{
     crds,
@@ -10,9 +10,6 @@ use crate::{
     stage::{Stage, StageFailure},
     state::PluginState,
 };
-
-/// Condition reason while the cluster does not serve a parent kind.
-pub(crate) const PARENT_NOT_SERVED: &str = "ParentNotServed";
 
 /// The active revision's parent kinds that the cluster no longer serves.
 #[derive(Default)]
@@ -52,7 +49,7 @@ impl MissingParents {
             "the cluster no longer serves {}: install the CustomResourceDefinition again, or grant it to the plugin with spec.crds Install",
             kinds.join(", ")
         );
-        Some(Stage::Serving.failure(PARENT_NOT_SERVED, message, Retry::OnChange))
+        Some(Stage::Serving.failure(PluginReason::ParentNotServed, message, Retry::OnChange))
     }
 
     /// Returns true if the host must install definitions under the declared terms, because one is missing or changed.

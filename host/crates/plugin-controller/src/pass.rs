@@ -4,7 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use innkeeper_model::{Object, PluginName, Retry};
+use innkeeper_model::{Object, PluginName, PluginReason, Retry};
 use innkeeper_reconcile::{Next, Role};
 use tokio::time::Instant;
 use tracing::{debug, info};
@@ -211,7 +211,7 @@ async fn finalize(cx: &Context, subject: &mut Subject<'_>, state: &mut PluginSta
         name.finalizer(),
         remaining.join("; ")
     );
-    let failure = Stage::Serving.failure("Leaving", message, Retry::OnChange);
+    let failure = Stage::Serving.failure(PluginReason::Leaving, message, Retry::OnChange);
     match report_failure(cx, subject, state, &failure).await {
         Next::Backoff => Next::Backoff,
         _ => Next::RequeueAfter(RELEASE_PERIOD),
@@ -225,6 +225,6 @@ fn name_taken<'a>(cx: &'a Context, object: &Object) -> Option<(&'a PluginName, S
     let message = format!(
         "the name {name} belongs to a plugin file of this host: rename the Plugin, or run the host without the file"
     );
-    let failure = Stage::Serving.failure("NameTaken", message, Retry::OnChange);
+    let failure = Stage::Serving.failure(PluginReason::NameTaken, message, Retry::OnChange);
     Some((name, failure))
 }

@@ -2,19 +2,11 @@
 
 use std::sync::Arc;
 
-use innkeeper_model::Digest;
+use innkeeper_model::{Digest, PluginReason};
 use innkeeper_sandbox::Plugin;
 use tokio::time::Instant;
 
-use crate::{
-    load::{HOST_ENDED, NOT_GRANTED, VerifiedComponent},
-    resource::Declared,
-    rollout::Candidate,
-    stage::StageFailure,
-};
-
-/// Condition reason while another plugin is active for the same parent kind.
-pub(crate) const PARENT_TAKEN: &str = "ParentTaken";
+use crate::{load::VerifiedComponent, resource::Declared, rollout::Candidate, stage::StageFailure};
 
 /// An attempt to load a declaration.
 pub(crate) struct LoadAttempt {
@@ -45,14 +37,15 @@ impl LoadAttempt {
             return false;
         };
         // The wait after a crash is long, and its message promises an attempt after any change.
-        let is_blocked = self.retry_at.is_none() || failure.reason == HOST_ENDED;
+        let is_blocked = self.retry_at.is_none() || failure.reason == PluginReason::HostEnded;
         // Only changed grants help against missing ones, see `is_stale_after_grant_change`.
-        failure.reason != NOT_GRANTED && self.component.is_none() && is_blocked
+        failure.reason != PluginReason::NotGranted && self.component.is_none() && is_blocked
     }
 
     /// Returns true if the attempt ended before compiling for missing grants, and the grants have changed.
     pub(crate) fn is_stale_after_grant_change(&self, declared: &Declared) -> bool {
-        let lacked_grants = matches!(&self.result, Err(failure) if failure.reason == NOT_GRANTED);
+        let lacked_grants =
+            matches!(&self.result, Err(failure) if failure.reason == PluginReason::NotGranted);
         lacked_grants && self.declared.terms.grants != declared.terms.grants
     }
 
@@ -100,7 +93,7 @@ impl Setback {
     /// Returns true if another plugin is active for one of the parent kinds.
     pub(crate) fn waits_for_kind(&self) -> bool {
         let (Self::Refused { failure, .. } | Self::Lost { failure, .. }) = self;
-        failure.reason == PARENT_TAKEN
+        failure.reason == PluginReason::ParentTaken
     }
 
     /// Returns a declared revision's failure.

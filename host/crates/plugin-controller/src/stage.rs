@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use innkeeper_model::{Condition, ConditionStatus, Retry, error_chain};
+use innkeeper_model::{Condition, ConditionStatus, PluginReason, Retry, error_chain};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 
 use crate::resource::Declared;
@@ -37,14 +37,14 @@ impl Stage {
     /// Returns a failure with a custom message.
     pub(crate) fn failure(
         self,
-        reason: &str,
+        reason: PluginReason,
         message: impl ToString,
         retry: Retry,
     ) -> StageFailure {
         StageFailure {
             stage: self,
             status: ConditionStatus::False,
-            reason: reason.to_owned(),
+            reason,
             message: message
                 .to_string()
                 .chars()
@@ -57,7 +57,7 @@ impl Stage {
     /// Returns an operation's failure, with all causes in the message.
     pub(crate) fn error(
         self,
-        reason: &str,
+        reason: PluginReason,
         error: &(impl std::error::Error + 'static),
         retry: Retry,
     ) -> StageFailure {
@@ -83,8 +83,8 @@ pub(crate) struct StageFailure {
     pub(crate) stage: Stage,
     /// False; Unknown while the stage runs.
     pub(crate) status: ConditionStatus,
-    /// One word in CamelCase.
-    pub(crate) reason: String,
+    /// The condition's reason.
+    pub(crate) reason: PluginReason,
     /// The failure and the remedy.
     pub(crate) message: String,
     /// The next retry.
@@ -95,9 +95,9 @@ impl StageFailure {
     /// Returns the state of a stage that runs outside the passes, or waits for a permit.
     pub(crate) fn running(stage: Stage) -> Self {
         let (reason, message) = match stage {
-            Stage::Compiled => ("Compiling", "the component is being compiled"),
+            Stage::Compiled => (PluginReason::Compiling, "the component is being compiled"),
             _ => (
-                "Fetching",
+                PluginReason::Fetching,
                 "the component is being fetched, or waits until other fetches end",
             ),
         };
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn the_message_of_a_failure_fits_into_a_condition() {
         // A component may have a hundred thousand forbidden imports, and the API server takes 32,768 characters.
-        let failure = Stage::Verified.failure("X", "é".repeat(100_000), Retry::Never);
+        let failure = Stage::Compiled.failure(PluginReason::CannotCompile, "é".repeat(100_000), Retry::Never);
         assert_eq!(failure.message.chars().count(), 2048);
     }
 }

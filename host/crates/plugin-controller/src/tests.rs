@@ -12,7 +12,8 @@ use std::{
 
 use innkeeper_cluster::present;
 use innkeeper_model::{
-    Access, Condition, ConditionStatus, Digest, GroupKind, Gvk, HashKey, Object, PluginName, Retry,
+    Access, Condition, ConditionStatus, Digest, GroupKind, Gvk, HashKey, Object, PluginName,
+    PluginReason, Retry,
 };
 use innkeeper_sandbox::{
     Described, Metering, Plugin,
@@ -77,7 +78,7 @@ fn digest(name: &str) -> Digest {
 }
 
 fn failure(stage: Stage) -> StageFailure {
-    stage.failure("Broken", "it broke", Retry::OnChange)
+    stage.failure(PluginReason::HostFault, "it broke", Retry::OnChange)
 }
 
 /// Returns a state from the loaded and the active revision's names: `-` is none.

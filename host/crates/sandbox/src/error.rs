@@ -1,6 +1,6 @@
 //! Errors when loading a plugin, setting up the sandbox or running a call.
 
-use innkeeper_model::Retry;
+use innkeeper_model::{PluginReason, Retry};
 
 use super::{CallFault, manifest};
 
@@ -84,13 +84,13 @@ impl Error {
         }
     }
 
-    /// Returns the condition's reason, in CamelCase.
-    pub const fn reason(&self) -> &'static str {
+    /// Returns the condition's reason.
+    pub const fn reason(&self) -> PluginReason {
         match self {
-            Self::Config { .. } => "ConfigInvalid",
-            Self::ConfigLimit { .. } => "ConfigLimitExceeded",
-            Self::CheckConfig { .. } => "HostFault",
-            _ => "CannotDescribe",
+            Self::Config { .. } => PluginReason::ConfigInvalid,
+            Self::ConfigLimit { .. } => PluginReason::ConfigLimitExceeded,
+            Self::CheckConfig { .. } => PluginReason::HostFault,
+            _ => PluginReason::CannotDescribe,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{error::Error as StdError, time::Duration};
 
-use innkeeper_model::{Blame, Digest, Retry};
+use innkeeper_model::{Blame, Digest, PluginReason, Retry};
 use reqwest::Url;
 
 use crate::address::shown;
@@ -22,8 +22,8 @@ impl Error {
         Self { attempt, source }
     }
 
-    /// The error category in metrics and conditions.
-    pub const fn category(&self) -> &'static str {
+    /// The reason in a Plugin's condition.
+    pub const fn reason(&self) -> PluginReason {
         self.source.kind.rules().0
     }
 
@@ -46,7 +46,7 @@ pub struct Failure {
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-/// Failure kinds, which decide the category, the party to blame and the retry.
+/// Failure kinds, which decide the reason, the party to blame and the retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
     /// The certificates or proxies in the settings are unusable.
@@ -119,35 +119,35 @@ impl FailureKind {
         }
     }
 
-    /// The category, the party to blame and the retry.
+    /// The reason, the party to blame and the retry.
     ///
     /// Wrong bytes are the guest author's fault, a wrong request is the Plugin author's, and the cluster is to blame if
     /// a server does not answer. Content that failed a check stays wrong until a user changes the source or the
     /// expectation. All else can change without an event: a server that moves, a corrected Secret, a signature that
     /// follows its artifact.
-    const fn rules(self) -> (&'static str, Blame, Retry) {
+    const fn rules(self) -> (PluginReason, Blame, Retry) {
         use Blame::{Cluster, Guest, Host, Parent};
         use Retry::{At, Backoff, Never, OnChange};
         match self {
-            Self::SettingsInvalid => ("settings-invalid", Parent, Never),
-            Self::NoSourceDir => ("source-invalid", Host, Never),
-            Self::SourceInvalid => ("source-invalid", Parent, OnChange),
-            Self::AddressRefused => ("address-refused", Cluster, Backoff),
-            Self::NotFound => ("not-found", Cluster, Backoff),
-            Self::KeyMissing => ("not-found", Parent, OnChange),
-            Self::ReadFailed => ("read-failed", Cluster, Backoff),
-            Self::ArtifactMalformed => ("artifact-malformed", Guest, OnChange),
-            Self::TooLarge => ("too-large", Guest, OnChange),
-            Self::Unreachable => ("unreachable", Cluster, Backoff),
-            Self::Untrusted => ("untrusted", Cluster, Backoff),
-            Self::TooSlow => ("too-slow", Cluster, Backoff),
-            Self::Denied => ("denied", Cluster, Backoff),
-            Self::Throttled { retry_after } => ("throttled", Cluster, At(retry_after)),
-            Self::ServerFailed => ("server-failed", Cluster, Backoff),
-            Self::WrongDigest => ("wrong-digest", Guest, OnChange),
-            Self::Unsigned => ("unsigned", Guest, Backoff),
-            Self::BadSignature => ("bad-signature", Guest, OnChange),
-            Self::SigningFailed => ("signing-failed", Host, Backoff),
+            Self::SettingsInvalid => (PluginReason::SettingsInvalid, Parent, Never),
+            Self::NoSourceDir => (PluginReason::SourceInvalid, Host, Never),
+            Self::SourceInvalid => (PluginReason::SourceInvalid, Parent, OnChange),
+            Self::AddressRefused => (PluginReason::AddressRefused, Cluster, Backoff),
+            Self::NotFound => (PluginReason::NotFound, Cluster, Backoff),
+            Self::KeyMissing => (PluginReason::NotFound, Parent, OnChange),
+            Self::ReadFailed => (PluginReason::ReadFailed, Cluster, Backoff),
+            Self::ArtifactMalformed => (PluginReason::ArtifactMalformed, Guest, OnChange),
+            Self::TooLarge => (PluginReason::TooLarge, Guest, OnChange),
+            Self::Unreachable => (PluginReason::Unreachable, Cluster, Backoff),
+            Self::Untrusted => (PluginReason::Untrusted, Cluster, Backoff),
+            Self::TooSlow => (PluginReason::TooSlow, Cluster, Backoff),
+            Self::Denied => (PluginReason::Denied, Cluster, Backoff),
+            Self::Throttled { retry_after } => (PluginReason::Throttled, Cluster, At(retry_after)),
+            Self::ServerFailed => (PluginReason::ServerFailed, Cluster, Backoff),
+            Self::WrongDigest => (PluginReason::WrongDigest, Guest, OnChange),
+            Self::Unsigned => (PluginReason::Unsigned, Guest, Backoff),
+            Self::BadSignature => (PluginReason::BadSignature, Guest, OnChange),
+            Self::SigningFailed => (PluginReason::HostFault, Host, Backoff),
         }
     }
 }

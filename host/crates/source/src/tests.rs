@@ -20,7 +20,7 @@ pub mod shared;
 #[cfg(test)]
 mod signatures;
 
-use innkeeper_model::{Digest, Retry, error_chain};
+use innkeeper_model::{Digest, PluginReason, Retry, error_chain};
 use serde_json::json;
 
 use super::{
@@ -85,15 +85,15 @@ async fn fetch(
 #[track_caller]
 fn check_refused(
     result: Result<Fetched, Error>,
-    category: &str,
+    reason: PluginReason,
     retry: Retry,
     texts: &[&str],
 ) -> String {
     let error = result.expect_err("it should not be fetched");
     let message = error_chain(&error).to_string();
     assert_eq!(
-        (error.category(), error.retry()),
-        (category, retry),
+        (error.reason(), error.retry()),
+        (reason, retry),
         "{message}"
     );
     for text in texts {
@@ -176,13 +176,28 @@ async fn the_limit_holds_for_the_unpacked_bytes_of_a_config_map() {
     let bomb = gzip(&vec![0; 64 << 20]);
     assert!(bomb.len() < 1 << 20, "{}", bomb.len());
     let refused = read(&bomb).await;
-    check_refused(refused, "too-large", Retry::OnChange, &["1048576 bytes"]);
+    check_refused(
+        refused,
+        PluginReason::TooLarge,
+        Retry::OnChange,
+        &["1048576 bytes"],
+    );
     let damaged = &bomb[..bomb.len() / 2];
     let result = read(&gzip(PLUGIN)[..20]).await;
     let words = ["the plugin is damaged: it cannot be unpacked with gzip"];
-    check_refused(result, "artifact-malformed", Retry::OnChange, &words);
+    check_refused(
+        result,
+        PluginReason::ArtifactMalformed,
+        Retry::OnChange,
+        &words,
+    );
     // The limit ends the reading before the damage.
-    check_refused(read(damaged).await, "too-large", Retry::OnChange, &[]);
+    check_refused(
+        read(damaged).await,
+        PluginReason::TooLarge,
+        Retry::OnChange,
+        &[],
+    );
 }
 
 #[tokio::test]
@@ -194,19 +209,19 @@ async fn a_config_map_that_has_something_else_is_refused() {
     let none = Expectation::default;
     check_refused(
         refused(json!({"a": "", "b": ""}), json!({}), none()).await,
-        "not-found",
+        PluginReason::NotFound,
         Retry::OnChange,
         &["ConfigMap key plugins/pond.wasm", "it has a, b"],
     );
     check_refused(
         refused(json!(null), json!({"pond.wasm": "text"}), none()).await,
-        "not-found",
+        PluginReason::NotFound,
         Retry::OnChange,
         &["it has none", "put the file into binaryData"],
     );
     check_refused(
         refused(json!({"pond.wasm": "%"}), json!({}), none()).await,
-        "artifact-malformed",
+        PluginReason::ArtifactMalformed,
         Retry::OnChange,
         &["not base64"],
     );
@@ -217,7 +232,7 @@ async fn a_config_map_that_has_something_else_is_refused() {
             expect_digest(PLUGIN),
         )
         .await,
-        "wrong-digest",
+        PluginReason::WrongDigest,
         Retry::OnChange,
         &[
             &Digest::hash(PLUGIN).to_string(),
@@ -231,7 +246,7 @@ async fn a_config_map_that_has_something_else_is_refused() {
             expect_keys(&[P256_PUB]),
         )
         .await,
-        "unsigned",
+        PluginReason::Unsigned,
         Retry::Backoff,
         &["ConfigMap key plugins/pond.wasm.sig is missing"],
     );
@@ -242,7 +257,7 @@ async fn a_config_map_that_has_something_else_is_refused() {
     let source = config_map(json!({"pond.wasm": "AAAA"}), json!({}), "pond.wasm");
     check_refused(
         fetch(settings, &source, &none()).await,
-        "too-large",
+        PluginReason::TooLarge,
         Retry::OnChange,
         &["2 bytes"],
     );

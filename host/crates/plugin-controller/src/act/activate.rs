@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use innkeeper_model::{Limits, Manifest, PluginName, Retry};
+use innkeeper_model::{Limits, Manifest, PluginName, PluginReason, Retry};
 use innkeeper_reconcile::Revision;
 use innkeeper_sandbox::Plugin;
 use tokio::time::Instant;
@@ -16,12 +16,10 @@ use crate::{
     claims::{Age, TakenKind},
     context::Context,
     crds::CheckedDefinitions,
-    missing::PARENT_NOT_SERVED,
     resource::{Crds, Declared, Terms, revision_name},
     rollout::{
         Activation, Candidate, History, PastRevision, candidate_without_dry_run, dry_run, refusal,
     },
-    setback::PARENT_TAKEN,
     stage::{Stage, StageFailure},
     state::PluginState,
 };
@@ -338,11 +336,11 @@ async fn start(cx: &Context, served: &Arc<PluginControllers>, limits: Arc<Limits
 fn not_served(error: &Error) -> StageFailure {
     let (reason, retry) = match error {
         // The claims trigger a pass once the kind is free; the backoff is only a safety net.
-        Error::ParentTaken { .. } => (PARENT_TAKEN, Retry::Backoff),
-        Error::BeyondNamespaces { .. } => ("BeyondNamespaces", error.retry()),
-        Error::CrdRefused { .. } => ("CrdRefused", error.retry()),
-        Error::NotServed { .. } => (PARENT_NOT_SERVED, error.retry()),
-        _ => ("CrdFailed", error.retry()),
+        Error::ParentTaken { .. } => (PluginReason::ParentTaken, Retry::Backoff),
+        Error::BeyondNamespaces { .. } => (PluginReason::BeyondNamespaces, error.retry()),
+        Error::CrdRefused { .. } => (PluginReason::CrdRefused, error.retry()),
+        Error::NotServed { .. } => (PluginReason::ParentNotServed, error.retry()),
+        _ => (PluginReason::CrdFailed, error.retry()),
     };
     Stage::Serving.error(reason, error, retry)
 }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use innkeeper_model::{Digest, Retry};
+use innkeeper_model::{Digest, PluginReason, Retry};
 use innkeeper_sandbox::Plugin;
 use tracing::{info, warn};
 
@@ -83,7 +83,7 @@ async fn plugin(
     let mut past = state.history.past();
     let Some(past) = past.find(|past| past.revision == *revision) else {
         let message = "the revision is not in status.history any more";
-        let failure = Stage::Fetched.failure("NotKept", message, Retry::OnChange);
+        let failure = Stage::Fetched.failure(PluginReason::NotKept, message, Retry::OnChange);
         return Some(Err(failure));
     };
     let component = match state.component(declared, &past.digest).cloned() {

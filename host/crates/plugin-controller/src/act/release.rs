@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use innkeeper_apply::{self as apply, Target};
-use innkeeper_model::{Gvk, PluginName, error_chain};
+use innkeeper_model::{Gvk, PluginName, PluginReason, error_chain};
 use innkeeper_reconcile::{Next, Revision, Role};
 use tracing::warn;
 
@@ -30,7 +30,7 @@ pub(super) async fn record_parents(
 ) -> Result<(), StageFailure> {
     let failed = |error: apply::Error| {
         let retry = error.retry();
-        Stage::Serving.error("NotHeld", &error, retry)
+        Stage::Serving.error(PluginReason::NotHeld, &error, retry)
     };
     let inventory = &cx.shared.inventory;
     let parents = serving

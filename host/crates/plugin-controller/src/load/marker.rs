@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use innkeeper_model::{Digest, Retry, Uid};
+use innkeeper_model::{Digest, PluginReason, Retry, Uid};
 use innkeeper_sandbox::artifact::Cache;
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -22,9 +22,6 @@ use tracing::warn;
 
 use super::marks::{LoadDecision, LoadMarks};
 use crate::stage::{Stage, StageFailure};
-
-/// The reason while a load waits because the host ended during it.
-pub(crate) const HOST_ENDED: &str = "HostEnded";
 
 /// The longest wait for another suspected load, so a slow server does not delay other Plugins for long. Most loads take
 /// less than a second.
@@ -164,7 +161,7 @@ fn host_ended(ends: u32, wait: Duration, rest: Duration) -> StageFailure {
     let message = format!(
         "the host ended {ends} times in a row while it loaded this component, so the next attempt follows {minutes} min after the last one: see why the container of the host ended (kubectl describe pod, and the end of its log). If the component is the cause, delete the Plugin or declare another component; a change of the spec is tried at once"
     );
-    Stage::Fetched.failure(HOST_ENDED, message, Retry::At(rest))
+    Stage::Fetched.failure(PluginReason::HostEnded, message, Retry::At(rest))
 }
 
 #[cfg(test)]
@@ -213,7 +210,7 @@ mod tests {
         crash(directory.path(), &[&poisoned]);
         let next = marker(directory.path());
         let failure = refusal(&next, &poisoned).unwrap();
-        assert_eq!(failure.reason, HOST_ENDED);
+        assert_eq!(failure.reason, PluginReason::HostEnded);
         assert_eq!(failure.retry, Retry::At(Duration::from_mins(1)));
         assert!(failure.message.contains("ended 2 times"), "{failure:?}");
         assert_eq!(refusal(&next, &other), None);

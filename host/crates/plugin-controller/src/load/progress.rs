@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use innkeeper_cluster::{Cause, Registration};
-use innkeeper_model::{Digest, Retry};
+use innkeeper_model::{Digest, PluginReason, Retry};
 use tokio::{sync::watch, task::JoinSet};
 
 use super::{Loader, VerifiedComponent, marker::LoadId};
@@ -69,7 +69,7 @@ impl Drop for Reporter {
         let has_ended = matches!(*self.progress.borrow(), LoadProgress::Ended(_));
         if !has_ended {
             let message = "the host failed to load the component; it is tried again";
-            let failure = Stage::Fetched.failure("HostFault", message, Retry::Backoff);
+            let failure = Stage::Fetched.failure(PluginReason::HostFault, message, Retry::Backoff);
             self.end(Err(failure));
         }
     }
@@ -202,7 +202,7 @@ mod tests {
         let stage = Stage::Verified;
         let retry = Retry::OnChange;
         assert!(!loading.has_failed_before());
-        reporter.end(Err(stage.failure("BadSignature", "", retry)));
+        reporter.end(Err(stage.failure(PluginReason::BadSignature, "", retry)));
         assert!(!loading.has_failed_before());
         loading.record_change();
         assert!(loading.has_failed_before());

@@ -1,6 +1,6 @@
 //! `spec.verify` beyond the keys: the signed plugin's identity.
 
-use innkeeper_model::{Digest, Manifest};
+use innkeeper_model::{Digest, Manifest, PluginReason};
 use semver::Version;
 
 use super::{Error, VerifySpec};
@@ -40,12 +40,12 @@ impl VerifySpec {
 
 impl Identity {
     /// Checks the name and the version that a signed plugin gives itself. An error is a reason and a message.
-    pub(crate) fn check(&self, manifest: &Manifest) -> Result<(), (&'static str, String)> {
+    pub(crate) fn check(&self, manifest: &Manifest) -> Result<(), (PluginReason, String)> {
         let name = manifest.name.as_str();
         let version = &manifest.version;
         if let Some(required) = self.name.as_ref().filter(|required| *required != name) {
             let message = format!("the plugin's name is {name}, spec.verify.name is {required}");
-            return Err(("OtherPlugin", message));
+            return Err((PluginReason::OtherPlugin, message));
         }
         let Some(least) = &self.version_min else {
             return Ok(());
@@ -56,13 +56,13 @@ impl Identity {
             Ok(_) => {
                 let message =
                     format!("the plugin's version is {version}, spec.verify.minVersion is {least}");
-                Err(("OldVersion", message))
+                Err((PluginReason::OldVersion, message))
             }
             Err(error) => {
                 let message = format!(
                     "the plugin's version {version} is no semantic version, which spec.verify.minVersion needs: {error}"
                 );
-                Err(("OldVersion", message))
+                Err((PluginReason::OldVersion, message))
             }
         }
     }
@@ -120,13 +120,17 @@ mod tests {
         for (required, version, reason) in [
             (json!({}), "anything", None),
             (no_version, "anything", None),
-            (json!({"name": "other"}), "1.4.0", Some("OtherPlugin")),
+            (
+                json!({"name": "other"}),
+                "1.4.0",
+                Some(PluginReason::OtherPlugin),
+            ),
             (both.clone(), "1.4.0", None),
             (both.clone(), "1.4.0+build", None),
             (both.clone(), "1.10.0", None),
-            (both.clone(), "1.3.9", Some("OldVersion")),
-            (both.clone(), "1.4.0-rc.1", Some("OldVersion")),
-            (both, "new", Some("OldVersion")),
+            (both.clone(), "1.3.9", Some(PluginReason::OldVersion)),
+            (both.clone(), "1.4.0-rc.1", Some(PluginReason::OldVersion)),
+            (both, "new", Some(PluginReason::OldVersion)),
         ] {
             let key = identity(&required)
                 .check(&manifest(version))

@@ -3,7 +3,7 @@
 use std::{mem, pin::pin, sync::Arc, time::Duration};
 
 use futures::StreamExt as _;
-use innkeeper_model::{ObjectId, Retry, reason};
+use innkeeper_model::{ObjectId, PluginReason, Retry, reason};
 use innkeeper_reconcile::{ParentOutcome, Revision, Role, until_read};
 use tokio::time::Instant;
 use tracing::info;
@@ -202,7 +202,7 @@ fn counts(forecast: &Forecast) -> CandidateCounts {
 
 fn waits(waiting: &str) -> StageFailure {
     let message = format!("the dry run of the revision waits for {waiting}; it is retried");
-    Stage::Serving.failure("DryRunWaits", message, Retry::Backoff)
+    Stage::Serving.failure(PluginReason::DryRunWaits, message, Retry::Backoff)
 }
 
 /// Returns the reason why a candidate may not be activated; none if it may.
@@ -222,15 +222,15 @@ pub(crate) fn refusal(candidate: &CandidateStatus) -> Option<StageFailure> {
     };
     let (reason, why) = match candidate.verdict {
         CandidateVerdict::TooManyPrunes => (
-            "TooManyPrunes",
+            PluginReason::TooManyPrunes,
             "would delete more than spec.rollout.maxPrunes allows",
         ),
         CandidateVerdict::TooManyFaults => (
-            "TooManyFaults",
+            PluginReason::TooManyFaults,
             "would fail for more than a fifth of the parents",
         ),
         CandidateVerdict::AwaitingApproval => (
-            "AwaitingApproval",
+            PluginReason::AwaitingApproval,
             "waits for approval, because spec.rollout.mode is Gated",
         ),
         CandidateVerdict::Accepted => return None,

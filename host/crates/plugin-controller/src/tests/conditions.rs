@@ -38,19 +38,19 @@ fn a_failed_stage_leaves_later_ones_unknown_and_the_active_revision_active() {
     let failed = [
         "Fetched=True/Fetched",
         "Verified=True/AsExpected",
-        "Compiled=False/Broken",
+        "Compiled=False/HostFault",
         "Described=Unknown/NotReached",
         "Granted=Unknown/NotReached",
         "Serving=True/Serving",
-        "Ready=False/Broken",
-        "Degraded=True/Broken",
+        "Ready=False/HostFault",
+        "Degraded=True/HostFault",
         "RolledBack=False/NotNeeded",
     ];
     check_conditions(&state(&declared, ["-", "a"]), &declared, None, &failed);
     let first = [
         "Serving=False/NotLoaded",
-        "Ready=False/Broken",
-        "Degraded=True/Broken",
+        "Ready=False/HostFault",
+        "Degraded=True/HostFault",
         "RolledBack=False/NotNeeded",
     ];
     check_conditions(&state(&declared, ["-", "-"]), &declared, None, &first);
@@ -74,9 +74,9 @@ fn a_loaded_revision_that_cannot_be_active_has_the_failure_in_serving() {
     refuse(&mut state, "a", failure(Stage::Serving));
     let expected = [
         "Granted=True/Granted",
-        "Serving=False/Broken",
-        "Ready=False/Broken",
-        "Degraded=True/Broken",
+        "Serving=False/HostFault",
+        "Ready=False/HostFault",
+        "Degraded=True/HostFault",
         "RolledBack=False/NotNeeded",
     ];
     check_conditions(&state, &declared, None, &expected);
@@ -86,7 +86,7 @@ fn a_loaded_revision_that_cannot_be_active_has_the_failure_in_serving() {
 fn parents_say_that_their_plugin_does_not_serve_once_that_is_certain() {
     let serving = declare(json!({}));
     let suspending = declare(json!({"suspend": true}));
-    let refused = |reason: &str| {
+    let refused = |reason| {
         let mut state = state(&serving, ["a", "-"]);
         let failure = Stage::Serving.failure(reason, "message", Retry::Backoff);
         refuse(&mut state, "a", failure);
@@ -120,9 +120,13 @@ fn parents_say_that_their_plugin_does_not_serve_once_that_is_certain() {
     }
     let suspended = state(&suspending, ["a", "a"]);
     check(&suspended, &suspending, Some("Suspended"));
-    check(&refused("CrdFailed"), &serving, Some("CrdFailed"));
+    check(
+        &refused(PluginReason::CrdFailed),
+        &serving,
+        Some("CrdFailed"),
+    );
     // The other plugin reports on the parents.
-    check(&refused("ParentTaken"), &serving, None);
+    check(&refused(PluginReason::ParentTaken), &serving, None);
     check(&loading_first, &serving, None);
 }
 

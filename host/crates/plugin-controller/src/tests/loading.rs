@@ -84,17 +84,20 @@ fn another_configuration_of_a_loaded_component_is_not_loaded() {
 #[test]
 fn a_load_that_waits_because_the_host_ended_is_tried_again_after_a_change_of_the_spec() {
     let declared = declare(json!({}));
-    for (reason, is_tried) in [(HOST_ENDED, true), ("Timeout", false)] {
+    for (reason, is_tried) in [
+        (PluginReason::HostEnded, true),
+        (PluginReason::TooSlow, false),
+    ] {
         let mut state = PluginState::default();
         let retry = Retry::At(Duration::from_hours(1));
         let failure = Stage::Fetched.failure(reason, "", retry);
         state.record_load(failed_load(&declared, failure));
-        assert_eq!(next_step(&state, &declared, None), None, "{reason}");
+        assert_eq!(next_step(&state, &declared, None), None, "{reason:?}");
         let wait = state.due_next().unwrap() - Instant::now();
-        assert!(wait > Duration::from_mins(59), "{reason} {wait:?}");
+        assert!(wait > Duration::from_mins(59), "{reason:?} {wait:?}");
         state.declared(&object("one", 2)).unwrap_err();
         let step = next_step(&state, &declared, None);
-        assert_eq!(step == Some(Action::Load), is_tried, "{reason} {step:?}");
+        assert_eq!(step == Some(Action::Load), is_tried, "{reason:?} {step:?}");
     }
 }
 
@@ -154,12 +157,12 @@ fn a_running_load_is_shown_as_its_stage() {
     // The next attempt for the same declaration does not change the last conditions.
     let mut again = self::state(&now, ["-", "-"]);
     let failed = [
-        "Compiled=False/Broken",
+        "Compiled=False/HostFault",
         "Described=Unknown/NotReached",
         "Granted=Unknown/NotReached",
         "Serving=False/NotLoaded",
-        "Ready=False/Broken",
-        "Degraded=True/Broken",
+        "Ready=False/HostFault",
+        "Degraded=True/HostFault",
         "RolledBack=False/NotNeeded",
     ];
     check_conditions(&again, &now, None, &failed);
@@ -194,7 +197,7 @@ fn all_progress_of_a_load_triggers_a_pass() {
 fn a_component_without_grants_for_its_parents_is_loaded_once_they_are_granted() {
     let before = declare(json!({"grants": {}}));
     let mut state = state(&before, ["-", "-"]);
-    let refuse = |stage: Stage| stage.failure(NOT_GRANTED, "grant it", Retry::OnChange);
+    let refuse = |stage: Stage| stage.failure(PluginReason::NotGranted, "grant it", Retry::OnChange);
     for stage in [Stage::Compiled, Stage::Granted] {
         state.attempt.as_mut().unwrap().result = Err(refuse(stage));
         assert_eq!(next_step(&state, &before, None), None);
@@ -226,9 +229,9 @@ fn an_edit_repeats_a_failed_load_that_has_no_time_of_its_own() {
     let edited = object("a", 2);
     let later = Some(Instant::now() + Duration::from_mins(1));
     for (reason, retry_at, is_repeated) in [
-        ("BadSignature", None, true),
-        ("Unreachable", later, false),
-        (NOT_GRANTED, None, false),
+        (PluginReason::BadSignature, None, true),
+        (PluginReason::Unreachable, later, false),
+        (PluginReason::NotGranted, None, false),
     ] {
         let declared = declare(json!({}));
         let mut state = state(&declared, ["-", "-"]);
@@ -238,9 +241,9 @@ fn an_edit_repeats_a_failed_load_that_has_no_time_of_its_own() {
         attempt.result = Err(failed);
         attempt.retry_at = retry_at;
         state.declared(&object("a", 1)).unwrap();
-        assert!(state.attempt.is_some(), "{reason}: nothing has changed");
+        assert!(state.attempt.is_some(), "{reason:?}: nothing has changed");
         drop(state.declared(&edited));
-        assert_eq!(state.attempt.is_none(), is_repeated, "{reason}");
+        assert_eq!(state.attempt.is_none(), is_repeated, "{reason:?}");
     }
 }
 

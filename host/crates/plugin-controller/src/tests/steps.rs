@@ -176,12 +176,12 @@ fn a_refused_revision_is_not_tried_again_before_its_time() {
         (Retry::OnChange, None),
         (Retry::At(Duration::from_mins(1)), Some(59)),
     ] {
-        let failure = Stage::Serving.failure("ParentTaken", "taken", retry);
+        let failure = Stage::Serving.failure(PluginReason::ParentTaken, "taken", retry);
         refuse(&mut state, "a", failure);
         assert_eq!(next_step(&state, &declared, None), None);
         assert_eq!(
             facts(&state, &declared, None).failure().unwrap().reason,
-            "ParentTaken"
+            PluginReason::ParentTaken
         );
         let least = least.map(|seconds| Instant::now() + Duration::from_secs(seconds));
         assert_eq!(state.due_next().is_some(), least.is_some());

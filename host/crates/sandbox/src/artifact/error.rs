@@ -1,6 +1,6 @@
 //! Errors when loading and compiling an artifact.
 
-use innkeeper_model::Retry;
+use innkeeper_model::{PluginReason, Retry};
 
 use super::CompileVerdict;
 
@@ -177,17 +177,17 @@ impl Error {
         }
     }
 
-    /// Returns the condition's reason, in CamelCase.
-    pub const fn reason(&self) -> &'static str {
+    /// Returns the condition's reason.
+    pub const fn reason(&self) -> PluginReason {
         match self {
             Self::Verdict(
                 CompileVerdict::Cpu(_) | CompileVerdict::Memory(_) | CompileVerdict::Code(_),
             )
             | Self::TooComplex { .. }
-            | Self::TooLarge { .. } => "CompileLimitExceeded",
-            Self::CompilerKilled { .. } => "CompilerKilled",
-            Self::RunCompiler(_) | Self::Keep { .. } => "HostFault",
-            _ => "CannotCompile",
+            | Self::TooLarge { .. } => PluginReason::CompileLimitExceeded,
+            Self::CompilerKilled { .. } => PluginReason::CompilerKilled,
+            Self::RunCompiler(_) | Self::Keep { .. } => PluginReason::HostFault,
+            _ => PluginReason::CannotCompile,
         }
     }
 }

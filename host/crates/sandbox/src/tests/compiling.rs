@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use innkeeper_model::Retry;
+use innkeeper_model::{PluginReason, Retry};
 
 use super::*;
 use crate::{
@@ -388,7 +388,7 @@ fn nothing_that_is_refused_without_compiling_gets_a_process() {
         .err()
         .unwrap();
     assert!(matches!(error, Error::TooComplex { .. }), "{error}");
-    assert_eq!(error.reason(), "CompileLimitExceeded");
+    assert_eq!(error.reason(), PluginReason::CompileLimitExceeded);
     assert_eq!(case.runs(), <[&str; 0]>::default());
 }
 

@@ -4,7 +4,7 @@
 
 use std::{fs, num::NonZeroU32, time::Duration};
 
-use innkeeper_model::Retry;
+use innkeeper_model::{PluginReason, Retry};
 use serde_json::{Map, Value, json};
 
 use super::*;
@@ -71,7 +71,7 @@ fn without_a_schema_only_nothing_fits_and_no_process_starts() {
         error.to_string().contains("takes no configuration"),
         "{error}"
     );
-    assert_eq!(error.reason(), "ConfigInvalid");
+    assert_eq!(error.reason(), PluginReason::ConfigInvalid);
     case.described.check_config_schema(&checker).unwrap();
     assert_eq!(case.runs(), <[&str; 0]>::default());
 }
@@ -113,77 +113,77 @@ fn a_check_that_fails_names_the_cause_and_the_remedy() {
     for (script, reason, retry, start, end) in [
         (
             "echo '[\"/a: 1\", \"/b: 2\"]'",
-            "ConfigInvalid",
+            PluginReason::ConfigInvalid,
             Retry::OnChange,
             invalid,
             "/a: 1; /b: 2",
         ),
         (
             "kill -XCPU $$",
-            "ConfigLimitExceeded",
+            PluginReason::ConfigLimitExceeded,
             Retry::OnChange,
             limit,
             &*format!("more than 3 s of CPU time{remedy}"),
         ),
         (
             "echo 'memory allocation of 64 bytes failed' >&2; kill -ABRT $$",
-            "ConfigLimitExceeded",
+            PluginReason::ConfigLimitExceeded,
             Retry::OnChange,
             limit,
             &format!("more than 64 MiB of memory{remedy}"),
         ),
         (
             "echo 'confined: seccomp' >&2; kill -SYS $$",
-            "ConfigLimitExceeded",
+            PluginReason::ConfigLimitExceeded,
             Retry::OnChange,
             limit,
             remedy,
         ),
         (
             "kill -SEGV $$",
-            "ConfigLimitExceeded",
+            PluginReason::ConfigLimitExceeded,
             Retry::OnChange,
             limit,
             remedy,
         ),
         (
             "kill -XFSZ $$",
-            "ConfigLimitExceeded",
+            PluginReason::ConfigLimitExceeded,
             Retry::OnChange,
             limit,
             remedy,
         ),
         (
             "echo 'error: config-schema.a: wrong' >&2; exit 3",
-            "CannotDescribe",
+            PluginReason::CannotDescribe,
             Retry::OnChange,
             "the configuration schema of plugin web is not accepted: ",
             "config-schema.a: wrong",
         ),
         (
             "kill -KILL $$",
-            "HostFault",
+            PluginReason::HostFault,
             Retry::Backoff,
             failed,
             "give the host more CPU or memory",
         ),
         (
             "echo 'error: no memory' >&2; exit 1",
-            "HostFault",
+            PluginReason::HostFault,
             Retry::Backoff,
             failed,
             "no memory",
         ),
         (
             "echo 'error: full' >&2; exit 4",
-            "HostFault",
+            PluginReason::HostFault,
             Retry::Backoff,
             failed,
             "full",
         ),
         (
             "true",
-            "HostFault",
+            PluginReason::HostFault,
             Retry::Backoff,
             failed,
             "EOF while parsing a value at line 1 column 0",

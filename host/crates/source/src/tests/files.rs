@@ -68,7 +68,7 @@ async fn no_file_elsewhere_is_read() {
         let result = read(&inner, path, &Expectation::default()).await;
         check_refused(
             result,
-            "source-invalid",
+            PluginReason::SourceInvalid,
             Retry::OnChange,
             &["the path is refused"],
         );
@@ -81,20 +81,20 @@ async fn only_a_regular_file_within_the_limit_is_read() {
     mknodat(CWD, inner.join("pipe"), FileType::Fifo, Mode::RUSR, 0).unwrap();
     check_refused(
         read(&inner, "pipe", &Expectation::default()).await,
-        "source-invalid",
+        PluginReason::SourceInvalid,
         Retry::OnChange,
         &["not a regular file"],
     );
     check_refused(
         read(&inner, "none.wasm", &Expectation::default()).await,
-        "not-found",
+        PluginReason::NotFound,
         Retry::Backoff,
         &["file none.wasm", "no such file"],
     );
     fs::write(inner.join("large"), [0_u8; 101]).unwrap();
     check_refused(
         read(&inner, "large", &Expectation::default()).await,
-        "too-large",
+        PluginReason::TooLarge,
         Retry::OnChange,
         &["100 bytes"],
     );
@@ -103,7 +103,7 @@ async fn only_a_regular_file_within_the_limit_is_read() {
     });
     check_refused(
         fetch(Settings::default(), &source, &Expectation::default()).await,
-        "source-invalid",
+        PluginReason::SourceInvalid,
         Retry::Never,
         &["--source-dir"],
     );
@@ -115,7 +115,7 @@ async fn the_signature_of_a_file_is_beside_it() {
     let path = "below/pond.wasm";
     check_refused(
         read(&inner, path, &expect_keys(&[P256_PUB])).await,
-        "unsigned",
+        PluginReason::Unsigned,
         Retry::Backoff,
         &["below/pond.wasm.sig is missing"],
     );
@@ -126,14 +126,14 @@ async fn the_signature_of_a_file_is_beside_it() {
     assert_eq!(fetched.signed_by, Some(key_id(P256_PUB)));
     check_refused(
         read(&inner, path, &expect_keys(&[OTHER_PUB])).await,
-        "bad-signature",
+        PluginReason::BadSignature,
         Retry::OnChange,
         &["none of the expected keys"],
     );
     fs::write(inner.join(path), "another plugin").unwrap();
     check_refused(
         read(&inner, path, &expect_keys(&[P256_PUB])).await,
-        "bad-signature",
+        PluginReason::BadSignature,
         Retry::OnChange,
         &["none of the expected keys"],
     );

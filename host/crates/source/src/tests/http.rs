@@ -61,7 +61,7 @@ async fn a_file_is_fetched_with_its_credentials() {
     let texts = ["/pond.wasm", "answered 401", "name a Secret"];
     let shown = check_refused(
         anything(local(), &at(url)).await,
-        "denied",
+        PluginReason::Denied,
         Retry::Backoff,
         &texts,
     );
@@ -127,7 +127,7 @@ async fn credentials_are_never_sent_over_plain_http() {
     for source in [file, artifact] {
         check_refused(
             anything(settings.clone(), &source).await,
-            "source-invalid",
+            PluginReason::SourceInvalid,
             Retry::OnChange,
             &["credentials are sent only over https"],
         );
@@ -174,17 +174,21 @@ async fn redirects_are_bounded() {
     let server = Server::start(|request| Reply::redirect(format!("{}x", request.path))).await;
     check_refused(
         anything(local(), &at(format!("{}/x", server.origin))).await,
-        "address-refused",
+        PluginReason::AddressRefused,
         Retry::Backoff,
         &["too many"],
     );
     assert_eq!(server.requests().len(), 6);
-    for (target, category, text) in [
-        ("file:///etc/passwd", "source-invalid", "write it as https"),
-        ("http://[", "address-refused", "not an address"),
+    for (target, reason, text) in [
+        (
+            "file:///etc/passwd",
+            PluginReason::SourceInvalid,
+            "write it as https",
+        ),
+        ("http://[", PluginReason::AddressRefused, "not an address"),
         (
             "http://user:pass@127.0.0.1/",
-            "source-invalid",
+            PluginReason::SourceInvalid,
             "belong into a Secret",
         ),
     ] {
@@ -192,7 +196,7 @@ async fn redirects_are_bounded() {
         let source = at(format!("{}/x", server.origin));
         let error = anything(local(), &source).await.unwrap_err();
         let message = error_chain(&error).to_string();
-        assert_eq!(error.category(), category, "{message}");
+        assert_eq!(error.reason(), reason, "{message}");
         assert!(message.contains(text), "{message}");
     }
 }
@@ -206,7 +210,7 @@ async fn a_redirect_does_not_leave_tls() {
     };
     check_refused(
         anything(settings, &at(format!("{}/x", server.origin))).await,
-        "address-refused",
+        PluginReason::AddressRefused,
         Retry::Backoff,
         &["a connection without encryption"],
     );
@@ -218,7 +222,7 @@ async fn only_known_authorities_are_trusted() {
     let source = at(format!("{}/pond.wasm", server.origin));
     check_refused(
         anything(local(), &source).await,
-        "untrusted",
+        PluginReason::Untrusted,
         Retry::Backoff,
         &["is not trusted", "--source-ca-file", "UnknownIssuer"],
     );
@@ -252,7 +256,7 @@ async fn local_addresses_are_refused_however_they_are_written() {
         let source = at(format!("http://{host}:{port}/pond.wasm"));
         check_refused(
             anything(Settings::default(), &source).await,
-            "address-refused",
+            PluginReason::AddressRefused,
             Retry::Backoff,
             &["not a public address"],
         );
@@ -265,7 +269,7 @@ async fn local_addresses_are_refused_however_they_are_written() {
     let source = at("http://plugins.test/pond.wasm".to_owned());
     check_refused(
         anything(settings, &source).await,
-        "address-refused",
+        PluginReason::AddressRefused,
         Retry::Backoff,
         &["not a public address"],
     );
@@ -290,7 +294,7 @@ async fn a_proxy_is_used_and_is_no_source() {
     );
     check_refused(
         anything(settings, &at(format!("http://localhost:{port}/pond.wasm"))).await,
-        "source-invalid",
+        PluginReason::SourceInvalid,
         Retry::OnChange,
         &["this is the proxy"],
     );
@@ -309,7 +313,7 @@ async fn a_proxy_that_is_down_is_named() {
     ] {
         let result = anything(settings.clone(), &at(url.to_owned())).await;
         let text = format!("/pond.wasm, through the proxy of {name} unless NO_PROXY names");
-        check_refused(result, "unreachable", Retry::Backoff, &[&text]);
+        check_refused(result, PluginReason::Unreachable, Retry::Backoff, &[&text]);
     }
     // A host in NO_PROXY is reached without the proxy.
     let server = Server::start(|_| Reply::new(200, PLUGIN)).await;
@@ -328,7 +332,7 @@ async fn addresses_that_are_none_are_refused() {
     ] {
         let shown = check_refused(
             anything(local(), &at(url.to_owned())).await,
-            "source-invalid",
+            PluginReason::SourceInvalid,
             Retry::OnChange,
             &[text],
         );
@@ -349,7 +353,7 @@ async fn an_oversized_answer_is_not_read() {
         let server = Server::start(move |_| reply.clone()).await;
         check_refused(
             anything(settings(), &at(format!("{}/x", server.origin))).await,
-            "too-large",
+            PluginReason::TooLarge,
             Retry::OnChange,
             &["1000 bytes"],
         );
@@ -382,7 +386,7 @@ async fn a_slow_server_is_given_up() {
     ] {
         let server = Server::start(move |_| reply.clone()).await;
         let fetched = anything(settings, &at(format!("{}/x", server.origin))).await;
-        check_refused(fetched, "too-slow", Retry::Backoff, &[text]);
+        check_refused(fetched, PluginReason::TooSlow, Retry::Backoff, &[text]);
     }
 }
 
@@ -392,7 +396,7 @@ async fn a_body_that_is_cut_off_is_not_taken() {
     let server = Server::start(move |_| reply.clone()).await;
     check_refused(
         anything(local(), &at(format!("{}/x", server.origin))).await,
-        "unreachable",
+        PluginReason::Unreachable,
         Retry::Backoff,
         &["broke before the answer was complete"],
     );
@@ -401,29 +405,49 @@ async fn a_body_that_is_cut_off_is_not_taken() {
 #[tokio::test]
 async fn answers_that_say_no_are_told_apart() {
     let minute = Duration::from_mins(1);
-    for (reply, category, retry) in [
-        (Reply::new(401, ""), "denied", Retry::Backoff),
-        (Reply::new(403, ""), "denied", Retry::Backoff),
-        (Reply::new(404, ""), "not-found", Retry::Backoff),
-        (Reply::new(429, ""), "throttled", Retry::At(minute)),
+    for (reply, reason, retry) in [
+        (Reply::new(401, ""), PluginReason::Denied, Retry::Backoff),
+        (Reply::new(403, ""), PluginReason::Denied, Retry::Backoff),
+        (Reply::new(404, ""), PluginReason::NotFound, Retry::Backoff),
+        (
+            Reply::new(429, ""),
+            PluginReason::Throttled,
+            Retry::At(minute),
+        ),
         (
             Reply::new(429, "").header("retry-after", "7"),
-            "throttled",
+            PluginReason::Throttled,
             Retry::At(Duration::from_secs(7)),
         ),
         (
             Reply::new(503, "").header("retry-after", "99999999"),
-            "throttled",
+            PluginReason::Throttled,
             Retry::At(Duration::from_hours(1)),
         ),
-        (Reply::new(500, ""), "server-failed", Retry::Backoff),
-        (Reply::new(503, ""), "server-failed", Retry::Backoff),
-        (Reply::new(204, ""), "server-failed", Retry::Backoff),
-        (Reply::new(304, ""), "server-failed", Retry::Backoff),
+        (
+            Reply::new(500, ""),
+            PluginReason::ServerFailed,
+            Retry::Backoff,
+        ),
+        (
+            Reply::new(503, ""),
+            PluginReason::ServerFailed,
+            Retry::Backoff,
+        ),
+        (
+            Reply::new(204, ""),
+            PluginReason::ServerFailed,
+            Retry::Backoff,
+        ),
+        (
+            Reply::new(304, ""),
+            PluginReason::ServerFailed,
+            Retry::Backoff,
+        ),
     ] {
         let server = Server::start(move |_| reply.clone()).await;
         let source = with_password(format!("{}/x", server.origin));
-        check_refused(anything(local(), &source).await, category, retry, &[]);
+        check_refused(anything(local(), &source).await, reason, retry, &[]);
     }
     // Nothing listens on a port that was just given back.
     let port = std::net::TcpListener::bind("127.0.0.1:0")
@@ -433,7 +457,7 @@ async fn answers_that_say_no_are_told_apart() {
         .port();
     check_refused(
         anything(local(), &at(format!("http://127.0.0.1:{port}/"))).await,
-        "unreachable",
+        PluginReason::Unreachable,
         Retry::Backoff,
         &["failed to connect to http://127.0.0.1", "refused"],
     );
@@ -455,13 +479,13 @@ async fn the_signature_of_a_file_is_at_its_address() {
     assert_eq!(fetched.signed_by, Some(key_id(P256_PUB)));
     check_refused(
         fetch_of("pond.wasm", OTHER_PUB).await,
-        "bad-signature",
+        PluginReason::BadSignature,
         Retry::OnChange,
         &["none of the expected keys"],
     );
     check_refused(
         fetch_of("unsigned.wasm", P256_PUB).await,
-        "unsigned",
+        PluginReason::Unsigned,
         Retry::Backoff,
         &["/unsigned.wasm.sig is missing"],
     );

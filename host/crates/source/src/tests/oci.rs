@@ -119,8 +119,8 @@ async fn pushing_again_sends_nothing_but_the_manifest() {
         .await
         .unwrap_err();
     assert_eq!(
-        (error.category(), error.retry()),
-        ("source-invalid", Retry::OnChange)
+        (error.reason(), error.retry()),
+        (PluginReason::SourceInvalid, Retry::OnChange)
     );
 }
 
@@ -140,7 +140,7 @@ async fn tokens_are_bought_with_the_login_of_the_pull_secret() {
     }
     check_refused(
         anything(registry.artifact(":1")).await,
-        "denied",
+        PluginReason::Denied,
         Retry::Backoff,
         &["/token answered 401", "name a Secret"],
     );
@@ -166,7 +166,7 @@ async fn a_registry_that_does_not_let_us_in_is_told() {
         };
         let shown = check_refused(
             anything(oci).await,
-            "denied",
+            PluginReason::Denied,
             Retry::Backoff,
             &["401", "the credentials are wrong"],
         );
@@ -175,7 +175,7 @@ async fn a_registry_that_does_not_let_us_in_is_told() {
     let registry = Registry::start(SignIn::Basic).await;
     let shown = check_refused(
         anything(registry.artifact(":1")).await,
-        "denied",
+        PluginReason::Denied,
         Retry::Backoff,
         &["manifests/1 answered 401", "name a Secret"],
     );
@@ -222,9 +222,9 @@ async fn a_token_that_cannot_be_sent_is_an_error_and_no_panic() {
         let registry = Registry::start(SignIn::Token).await;
         registry.instead("/token", Reply::new(200, answer));
         let error = anything(registry.private(":1")).await.unwrap_err();
-        let category = error.category();
+        let reason = error.reason();
         assert!(
-            ["server-failed", "source-invalid"].contains(&category),
+            [PluginReason::ServerFailed, PluginReason::SourceInvalid].contains(&reason),
             "{error:?}"
         );
     }
@@ -241,7 +241,7 @@ async fn tokens_are_not_requested_over_plain_http() {
     let source = Source::Oci(registry.private(":1"));
     check_refused(
         fetch(settings, &source, &Expectation::default()).await,
-        "source-invalid",
+        PluginReason::SourceInvalid,
         Retry::OnChange,
         &["/token is refused", "without encryption"],
     );
@@ -305,7 +305,7 @@ async fn artifacts_that_are_no_plugins_are_told_apart() {
         let result = anything(registry.artifact(":1")).await;
         check_refused(
             result,
-            "artifact-malformed",
+            PluginReason::ArtifactMalformed,
             Retry::OnChange,
             &["not a plugin", text],
         );
@@ -325,7 +325,12 @@ async fn artifacts_that_are_no_plugins_are_told_apart() {
     ] {
         registry.put_manifest("1", manifest);
         let result = anything(registry.artifact(":1")).await;
-        check_refused(result, "artifact-malformed", Retry::OnChange, &[text]);
+        check_refused(
+            result,
+            PluginReason::ArtifactMalformed,
+            Retry::OnChange,
+            &[text],
+        );
     }
 }
 
@@ -338,14 +343,14 @@ async fn other_bytes_than_promised_are_refused() {
     // Before anything is pulled: the expected digest, and the digest of the reference.
     check_refused(
         pull(registry.artifact(":1"), &expect_digest(b"other")).await,
-        "wrong-digest",
+        PluginReason::WrongDigest,
         Retry::OnChange,
         &["the plugin has the digest", &other],
     );
     registry.instead(&format!("/manifests/{manifest}"), Reply::new(200, "{}"));
     check_refused(
         anything(registry.artifact(&format!(":1@{manifest}"))).await,
-        "wrong-digest",
+        PluginReason::WrongDigest,
         Retry::OnChange,
         &[
             "the manifest has the digest",
@@ -364,7 +369,7 @@ async fn other_bytes_than_promised_are_refused() {
     registry.instead("/blobs/", Reply::new(200, same_length));
     check_refused(
         anything(registry.artifact(":1")).await,
-        "wrong-digest",
+        PluginReason::WrongDigest,
         Retry::OnChange,
         &["the plugin has the digest"],
     );
@@ -379,7 +384,7 @@ async fn a_layer_that_is_too_large_is_not_pulled() {
     registry.put_manifest("1", manifest);
     check_refused(
         anything(registry.artifact(":1")).await,
-        "too-large",
+        PluginReason::TooLarge,
         Retry::OnChange,
         &["the plugin is larger than the 33554432 bytes"],
     );
@@ -393,7 +398,7 @@ async fn a_layer_that_is_too_large_is_not_pulled() {
     );
     check_refused(
         anything(registry.artifact(":1")).await,
-        "server-failed",
+        PluginReason::ServerFailed,
         Retry::Backoff,
         &["more bytes than the manifest says"],
     );
@@ -405,34 +410,38 @@ async fn a_layer_that_is_too_large_is_not_pulled() {
             Reply::new(200, "x").manner(Manner::Announced(1 << 30)),
         );
         let result = anything(registry.private(":1")).await;
-        check_refused(result, "too-large", Retry::OnChange, &[]);
+        check_refused(result, PluginReason::TooLarge, Retry::OnChange, &[]);
     }
 }
 
 #[tokio::test]
 async fn a_registry_that_fails_is_tried_again_later() {
     let cases = [
-        (Reply::new(403, ""), "denied", Retry::Backoff),
-        (Reply::new(404, ""), "not-found", Retry::Backoff),
+        (Reply::new(403, ""), PluginReason::Denied, Retry::Backoff),
+        (Reply::new(404, ""), PluginReason::NotFound, Retry::Backoff),
         (
             Reply::new(429, "").header("retry-after", "3"),
-            "throttled",
+            PluginReason::Throttled,
             Retry::At(Duration::from_secs(3)),
         ),
-        (Reply::new(500, ""), "server-failed", Retry::Backoff),
+        (
+            Reply::new(500, ""),
+            PluginReason::ServerFailed,
+            Retry::Backoff,
+        ),
         (
             Reply::new(200, "{").manner(Manner::Announced(100)),
-            "unreachable",
+            PluginReason::Unreachable,
             Retry::Backoff,
         ),
         (
             Reply::new(200, "").manner(Manner::Silent),
-            "too-slow",
+            PluginReason::TooSlow,
             Retry::Backoff,
         ),
     ];
     for path in ["/manifests/", "/blobs/"] {
-        for (reply, category, retry) in cases.clone() {
+        for (reply, reason, retry) in cases.clone() {
             let registry = Registry::start(SignIn::Not).await;
             let layer = [0_u8; 100];
             put_layers(&registry, &[("application/wasm", layer.as_slice())]);
@@ -443,7 +452,7 @@ async fn a_registry_that_fails_is_tried_again_later() {
             };
             let source = Source::Oci(registry.artifact(":1"));
             let result = fetch(settings, &source, &Expectation::default()).await;
-            check_refused(result, category, retry, &["artifact 127.0.0.1"]);
+            check_refused(result, reason, retry, &["artifact 127.0.0.1"]);
         }
     }
 }
@@ -464,7 +473,7 @@ async fn a_registry_that_sends_a_byte_at_a_time_is_given_up() {
         let source = Source::Oci(registry.private(":1"));
         let result = fetch(settings, &source, &Expectation::default()).await;
         let texts = [path, "sends less than 1000 bytes per second"];
-        check_refused(result, "too-slow", Retry::Backoff, &texts);
+        check_refused(result, PluginReason::TooSlow, Retry::Backoff, &texts);
     }
 }
 
@@ -481,7 +490,12 @@ async fn a_registry_that_does_not_speak_http_is_tried_again_later() {
             put_layers(&registry, &[("application/wasm", PLUGIN)]);
             registry.instead(path, Reply::new(200, garbage).manner(Manner::Raw));
             let result = anything(registry.private(":1")).await;
-            check_refused(result, "unreachable", Retry::Backoff, &[path, "broke"]);
+            check_refused(
+                result,
+                PluginReason::Unreachable,
+                Retry::Backoff,
+                &[path, "broke"],
+            );
         }
     }
 }
@@ -492,7 +506,7 @@ async fn a_local_registry_is_refused_unless_allowed() {
     let source = Source::Oci(registry.artifact(":1"));
     check_refused(
         fetch(Settings::default(), &source, &Expectation::default()).await,
-        "address-refused",
+        PluginReason::AddressRefused,
         Retry::Backoff,
         &["not a public address"],
     );
@@ -549,7 +563,7 @@ async fn a_refusal_is_short_whatever_the_registry_sends() {
     ] {
         registry.put_manifest("1", manifest.to_string());
         let error = anything(registry.artifact(":1")).await.unwrap_err();
-        assert_eq!(error.category(), "artifact-malformed");
+        assert_eq!(error.reason(), PluginReason::ArtifactMalformed);
         let length = error_chain(&error).to_string().chars().count();
         assert!(length < 1200, "{length} characters");
     }

@@ -136,7 +136,7 @@ async fn artifacts_that_cosign_signed_are_by_its_key() {
         assert_eq!(fetched.signed_by, Some(key_id(COSIGN_PUB)));
         check_refused(
             pull(&registry, &[P256_PUB]).await,
-            "bad-signature",
+            PluginReason::BadSignature,
             Retry::OnChange,
             &["none of the expected keys"],
         );
@@ -144,7 +144,7 @@ async fn artifacts_that_cosign_signed_are_by_its_key() {
     let registry = signed_by_cosign(false, &[]).await;
     check_refused(
         pull(&registry, &[COSIGN_PUB]).await,
-        "unsigned",
+        PluginReason::Unsigned,
         Retry::Backoff,
         &[],
     );
@@ -165,7 +165,7 @@ async fn other_referrers_of_an_artifact_are_not_signatures() {
         // So that a signature that comes later is found.
         check_refused(
             pull(&registry, &[COSIGN_PUB]).await,
-            "unsigned",
+            PluginReason::Unsigned,
             Retry::Backoff,
             &["no signature found"],
         );
@@ -314,7 +314,7 @@ async fn a_signed_artifact_is_pulled_and_another_is_not() {
     let target = registry.private(":1");
     check_refused(
         pull(&registry, &[P256_PUB]).await,
-        "unsigned",
+        PluginReason::Unsigned,
         Retry::Backoff,
         &[&format!("sha256-{}.sig", manifest.to_hex())],
     );
@@ -341,7 +341,7 @@ async fn a_signed_artifact_is_pulled_and_another_is_not() {
     );
     check_refused(
         pull(&registry, &[OTHER_PUB]).await,
-        "bad-signature",
+        PluginReason::BadSignature,
         Retry::OnChange,
         &["none of the expected keys"],
     );
@@ -388,7 +388,7 @@ async fn a_signature_names_the_repository_that_was_asked_for() {
     assert_eq!(fetched.signed_by, Some(key_id(P256_PUB)));
     check_refused(
         pull(&target.reference.name()).await,
-        "bad-signature",
+        PluginReason::BadSignature,
         Retry::OnChange,
         &["the signature is not for the repository"],
     );
@@ -417,7 +417,7 @@ async fn a_signature_of_another_artifact_is_not_taken() {
     registry.put_manifest(&tag(&moved), copied);
     check_refused(
         pull(&registry, &[P256_PUB]).await,
-        "bad-signature",
+        PluginReason::BadSignature,
         Retry::OnChange,
         &["of other content"],
     );
@@ -472,7 +472,12 @@ async fn of_many_signatures_sixteen_are_checked_and_the_refusal_tells_it() {
             );
         } else {
             let left_out = format!("{} more signatures are not checked", before - 14);
-            check_refused(pulled, "bad-signature", Retry::OnChange, &[&left_out]);
+            check_refused(
+                pulled,
+                PluginReason::BadSignature,
+                Retry::OnChange,
+                &[&left_out],
+            );
         }
         let requests = registry.requests().len() - request_count;
         assert!(requests < 30, "{requests} requests");
@@ -502,7 +507,7 @@ async fn a_signature_for_another_repository_is_not_taken() {
     assert_eq!(fetched.signed_by, Some(key_id(P256_PUB)));
     check_refused(
         fetch(local(), &source, &required("registry.test/plugins/other")).await,
-        "bad-signature",
+        PluginReason::BadSignature,
         Retry::OnChange,
         &["not for the repository registry.test/plugins/other"],
     );
@@ -541,7 +546,7 @@ async fn bytes_that_were_changed_behind_a_signature_are_not_taken() {
         .insert(layer, vec![0; PLUGIN.len()]);
     check_refused(
         pull(&registry, &[P256_PUB]).await,
-        "wrong-digest",
+        PluginReason::WrongDigest,
         Retry::OnChange,
         &[],
     );
@@ -586,14 +591,14 @@ async fn bundles_that_refer_to_the_artifact_are_signatures() {
         );
         let error = pull(&registry, &[P256_PUB]).await.unwrap_err();
         assert!(
-            ["unsigned", "bad-signature"].contains(&error.category()),
+            [PluginReason::Unsigned, PluginReason::BadSignature].contains(&error.reason()),
             "{error:?}"
         );
         put(SIGNED, SIGNED);
         let fetched = pull(&registry, &[OTHER_PUB, P256_PUB]).await.unwrap();
         assert_eq!(fetched.signed_by, Some(key_id(P256_PUB)));
         let result = pull(&registry, &[OTHER_PUB]).await;
-        check_refused(result, "bad-signature", Retry::OnChange, &[]);
+        check_refused(result, PluginReason::BadSignature, Retry::OnChange, &[]);
     }
 }
 
@@ -603,7 +608,7 @@ async fn a_registry_that_hides_signatures_is_asked_again() {
     registry.instead(".sig", Reply::new(500, ""));
     check_refused(
         pull(&registry, &[P256_PUB]).await,
-        "server-failed",
+        PluginReason::ServerFailed,
         Retry::Backoff,
         &[],
     );
