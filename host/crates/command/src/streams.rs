@@ -7,6 +7,7 @@ use std::{
 };
 
 use innkeeper_model::{Blame, error_chain};
+use strum::{EnumIter, EnumMessage, IntoEnumIterator as _};
 
 use super::{Failure, OrFail as _, Output, plain::plain_lines};
 
@@ -69,33 +70,30 @@ impl Streams<'_> {
     }
 }
 
-/// The result of a command. All commands have the same exit codes:
-///
-/// | code | variant | meaning |
-/// |---|---|---|
-/// | 0 | `Success` | the command succeeded with a good answer |
-/// | 1 | `Failure` | the command failed: a server does not answer or refuses, a build fails, a disk is full |
-/// | 2 | `Usage` | the command line, the environment, or a file that they name cannot be used |
-/// | 3 | `Finding` | the command succeeded with a bad answer: not Ready, refused, rejected, different |
-/// | 128 + n | `Signal` | a second signal n aborted `run` or `dev`, as shells report killed processes |
+/// The result of a command. All commands have the same exit codes; the reference page has the comments of the variants.
 ///
 /// Except for the hidden command `compile`: its codes are a private protocol of the host and the compiler process, see
 /// `innkeeper_sandbox::artifact::child`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumIter, EnumMessage)]
 pub enum Exit {
     /// The command succeeded with a good answer.
     Success,
-    /// The command failed.
+    /// The command failed: a server does not answer or refuses, a build fails, a disk is full.
     Failure,
     /// The command line, the environment, or a file that they name cannot be used.
     Usage,
-    /// The command succeeded with a bad answer.
+    /// The command succeeded with a bad answer: not Ready, refused, rejected, different.
     Finding,
-    /// A second signal with this number aborted the host.
+    /// A second signal n aborted `run` or `dev`, as shells report killed processes.
     Signal(u8),
 }
 
 impl Exit {
+    /// Returns each code with the comment above, for the reference page; 128 stands for all signals.
+    pub fn documented() -> impl Iterator<Item = (u8, &'static str)> {
+        Self::iter().map(|exit| (exit.code(), exit.get_documentation().unwrap_or_default()))
+    }
+
     /// Returns the result after a source failed.
     pub const fn from_blame(blame: Blame) -> Self {
         match blame {
