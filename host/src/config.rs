@@ -67,7 +67,7 @@ pub enum Command {
     Render(RenderArgs),
     /// Describe a WebAssembly file: type, imports, and declared kinds.
     Inspect(InspectArgs),
-    /// Print the objects that a cluster needs to run plugins: CRDs, least-privilege roles, and Plugins with grants.
+    /// Print the objects that plugins need: CRDs, least-privilege roles, and Plugins with grants.
     Manifests(ManifestsArgs),
     /// Compile one plugin from standard input to standard output; `run` and `dev` start it themselves.
     #[command(hide = true)]
@@ -78,7 +78,7 @@ pub enum Command {
     Build(BuildArgs),
     /// Test a plugin offline: run its cases, and check reconciler properties with generated parents.
     Test(TestArgs),
-    /// Show how a plugin would change a cluster's live parents, before it replaces the active revision; writes nothing.
+    /// Show how a plugin would change a cluster's parents, before it becomes active; writes nothing.
     Plan(Box<PlanArgs>),
     /// Write everything that `plan` reads from a cluster to a file.
     Dump(Box<DumpArgs>),

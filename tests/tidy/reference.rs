@@ -163,10 +163,7 @@ fn owners(commands: &[&Command]) -> Vec<([String; 2], Vec<String>)> {
     let mut owners: Vec<([String; 2], Vec<String>)> = Vec::new();
     for command in commands {
         let name = command.get_name().to_owned();
-        for row in flags(command)
-            .filter(|arg| arg.get_long().is_some())
-            .map(row)
-        {
+        for row in flags(command).map(row) {
             match owners.iter_mut().find(|(other, _)| *other == row) {
                 Some((_, names)) => names.push(name.clone()),
                 None => owners.push((row, vec![name.clone()])),
@@ -176,10 +173,13 @@ fn owners(commands: &[&Command]) -> Vec<([String; 2], Vec<String>)> {
     owners
 }
 
-/// Returns the link to the section that describes a flag, if it is not the command's own: the section of shared flags (at
-/// least three commands), or an earlier command's.
-fn described_elsewhere(command: &Command, names: &[String]) -> Option<String> {
+/// Returns the link to the section that describes a flag, if it is not the command's own: the host's limits, the section of
+/// shared flags (at least three commands), or an earlier command's.
+fn described_elsewhere(command: &Command, arg: &Arg, names: &[String]) -> Option<String> {
     match names {
+        [first, ..] if first == command.get_name() && limits::is_limit(arg) => {
+            Some("[Limits](limits.md#limits-of-the-host)".to_owned())
+        }
         [_, _, _, ..] => Some("[Shared flags](#shared-flags)".to_owned()),
         [first, ..] if first != command.get_name() => {
             Some(format!("As for [`{first}`](#innkeeper-{first})"))
@@ -190,7 +190,7 @@ fn described_elsewhere(command: &Command, names: &[String]) -> Option<String> {
 
 fn section(command: &Command, owners: &[([String; 2], Vec<String>)]) -> String {
     let name = command.get_name();
-    let mut text = format!("## innkeeper {name}\n\n{}\n\n", about(command));
+    let mut text = format!("## innkeeper {name}\n\n");
     let examples = after_help(command, "Examples:").join("\n");
     writeln!(text, "```text\n{examples}\n```\n").expect(TAKES_ANY_TEXT);
     let mut tables: Vec<(Option<&str>, Vec<[String; 2]>)> = Vec::new();
@@ -198,15 +198,12 @@ fn section(command: &Command, owners: &[([String; 2], Vec<String>)]) -> String {
     for arg in flags(command) {
         let row = row(arg);
         let heading = arg.get_help_heading();
-        let link = owners
-            .iter()
-            .find(|(other, _)| *other == row)
-            .and_then(|(_, names)| described_elsewhere(command, names));
+        let owners = owners.iter().find(|(other, _)| *other == row);
+        let link = owners.and_then(|(_, names)| described_elsewhere(command, arg, names));
         if let Some(link) = link {
-            others
-                .entry(link)
-                .or_default()
-                .extend(row.into_iter().next());
+            let name = arg.get_long().map(|long| format!("`--{long}`"));
+            let name = name.unwrap_or_else(|| flag(arg));
+            others.entry(link).or_default().push(name);
         } else if let Some((_, rows)) = tables.iter_mut().find(|(other, _)| *other == heading) {
             rows.push(row);
         } else {
@@ -218,9 +215,7 @@ fn section(command: &Command, owners: &[([String; 2], Vec<String>)]) -> String {
         writeln!(text, "{table}").expect(TAKES_ANY_TEXT);
     }
     for (link, flags) in others {
-        // Only cells escape it.
-        let flags = flags.join(", ").replace("\\|", "|");
-        writeln!(text, "{link}: {flags}.\n").expect(TAKES_ANY_TEXT);
+        writeln!(text, "{link}: {}.\n", flags.join(", ")).expect(TAKES_ANY_TEXT);
     }
     text
 }
@@ -229,11 +224,11 @@ fn section(command: &Command, owners: &[([String; 2], Vec<String>)]) -> String {
 fn the_page_of_the_command_line_is_up_to_date() {
     let cli = cli();
     let commands = commands(&cli);
-    let rows = commands.iter().map(|command| {
+    let lines = commands.iter().map(|command| {
         let name = command.get_name();
-        [format!("[`{name}`](#innkeeper-{name})"), about(command)]
+        format!("- [`{name}`](#innkeeper-{name}): {}\n", about(command))
     });
-    let mut body = table(["command", "purpose"], rows);
+    let mut body: String = lines.collect();
     let log = cli
         .get_arguments()
         .filter(|arg| arg.is_global_set())
@@ -242,7 +237,7 @@ fn the_page_of_the_command_line_is_up_to_date() {
     let shared = owners.iter().filter(|(_, names)| names.len() > 2);
     write!(
         body,
-        "\nEvery command accepts these flags:\n\n{}\n## Shared flags\n\nSeveral commands accept these. `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` apply to registries.\n\n{}\n",
+        "\nEvery command accepts these flags:\n\n{}\n## Shared flags\n\nSeveral commands accept these:\n\n{}\n`HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY` apply to registries.\n\n",
         table(["flag", "effect"], log),
         table(["flag", "effect"], shared.map(|(row, _)| row.clone()))
     )
@@ -251,7 +246,7 @@ fn the_page_of_the_command_line_is_up_to_date() {
         .into_iter()
         .map(|command| section(command, &owners));
     body.extend(sections);
-    let opening = "All commands with flags, defaults and environment variables, as `innkeeper COMMAND --help` prints them. See also [exit codes](exit-codes.md).";
+    let opening = "All commands with flags, defaults and environment variables, as in `innkeeper COMMAND --help`. See [exit codes](exit-codes.md).";
     check("command-line.md", "Command line", opening, &body);
 }
 

@@ -17,7 +17,6 @@ use innkeeper_server::{
 const HELP: &str = concat!(
     examples!(
         "innkeeper dev --controlplane target/controlplane/controlplane --example tests/example/parent.yaml",
-        "innkeeper dev --controlplane target/controlplane/controlplane --plugin plugin.wasm --example parent.yaml",
         "innkeeper dev --kubeconfig kind.yaml --plugin plugin.wasm --once"
     ),
     exit_codes!("with --once: a parent is not Ready in time"),
@@ -39,8 +38,8 @@ pub struct DevArgs {
     cluster: ClusterArgs,
     #[command(flatten)]
     plugins: PluginArgs,
-    /// Develop the plugin crate in this directory: build it and run it as a Plugin resource with the configuration in
-    /// config.yaml, if present; repeat after each file change [default: the current directory, or none with plugin files].
+    /// Develop the plugin crate in this directory: after each file change, build it and run it as a Plugin resource with
+    /// config.yaml, if present [default: the current directory, or none with plugin files].
     ///
     /// If the build fails, or the plugin fails for a parent in the plan, the active revision stays.
     #[arg(value_name = "DIR", conflicts_with = "plugin-files")]
@@ -54,27 +53,26 @@ pub struct DevArgs {
     /// The host's scope.
     #[command(flatten)]
     pub scope: ScopeArgs,
-    /// Start a local control plane with this program (built by tests/controlplane/build) instead of using a cluster
-    /// [default: $INNKEEPER_CONTROLPLANE, unless --kubeconfig or --context is set].
+    /// Start a local control plane with this program, built by tests/controlplane/build [default:
+    /// $INNKEEPER_CONTROLPLANE, unless --kubeconfig or --context is set].
     ///
-    /// There, plugins without --grants get everything that they request, with Pods at podSecurity: restricted.
+    /// There, plugins without --grants get everything they request, with Pods at podSecurity: restricted.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["kubeconfig", "context"])]
     controlplane: Option<PathBuf>,
-    /// Keep the local control plane's data in this directory for the next start [default: a new directory, removed at the
-    /// end].
+    /// Keep the control plane's data here for the next start [default: a new directory, removed at the end].
     #[arg(long, value_name = "DIR", conflicts_with_all = ["kubeconfig", "context"])]
     pub dir: Option<PathBuf>,
     /// Leave the control plane running at the end, without a host, and print its directory and process ID.
     #[arg(long, conflicts_with_all = ["kubeconfig", "context"])]
     pub keep: bool,
-    /// Apply the objects in these YAML or JSON files, and wait until the parents among them are Ready. Objects without a
-    /// namespace go to the first of --namespaces, or to default.
+    /// Apply these YAML or JSON files, and wait until the parents in them are Ready. Objects without a namespace go to
+    /// the first of --namespaces, or to default.
     #[arg(long = "example", value_name = "FILE", num_args = 1..)]
     pub examples: Vec<PathBuf>,
     /// Exit when all parents are Ready.
     #[arg(long)]
     pub once: bool,
-    /// With --once: fail if a parent is not Ready after this time, in seconds, 1 to 86400.
+    /// With --once: fail if a parent is not Ready in time, 1 to 86400.
     #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = seconds(1..=86_400))]
     pub timeout: Duration,
 }

@@ -12,24 +12,24 @@ use innkeeper_server::{ConnectionArgs, default_namespace};
 
 /// Flags of `plan`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = concat!(examples!("innkeeper plan memcached.wasm", "innkeeper plan oci://registry.example/plugins/memcached:1.5.0 --against oci://registry.example/plugins/memcached:1.4.0", "innkeeper plan memcached.wasm --config config.yaml --parent team-a/web", "innkeeper plan memcached.wasm --output markdown", "innkeeper plan memcached.wasm --from memcached.dump"), exit_codes!("children would be deleted, the plugin fails for a parent, or a plugin failed to describe itself")))]
+#[command(after_help = concat!(examples!("innkeeper plan memcached.wasm", "innkeeper plan oci://registry.example/plugins/memcached:1.5.0 --against oci://registry.example/plugins/memcached:1.4.0", "innkeeper plan memcached.wasm --config config.yaml --parent team-a/web", "innkeeper plan memcached.wasm --output markdown"), exit_codes!("children would be deleted, the plugin fails for a parent, or a plugin failed to describe itself")))]
 pub struct PlanArgs {
+    /// Omit changes that this plugin, such as the active revision, makes too, with the configuration in the cluster
+    /// [default: compare with the live objects].
+    #[arg(long, value_name = "FILE|oci://REFERENCE", value_parser = PathBufValueParser::new().map(Inspected::from))]
+    pub against: Option<Inspected>,
+    /// Print this parent's differences below the summary; repeatable.
+    #[arg(long = "parent", value_name = "NAMESPACE/NAME")]
+    pub parents: Vec<ParentName>,
+    /// Read this `innkeeper dump` file, which also has the namespaces, instead of a cluster.
+    #[arg(long, value_name = "DUMP", conflicts_with_all = ["kubeconfig", "context"])]
+    pub from: Option<PathBuf>,
+    /// Output format.
+    #[arg(long, short, value_enum, default_value_t = PlanFormat::Text)]
+    pub output: PlanFormat,
     /// The candidate.
     #[command(flatten)]
     pub fleet: FleetArgs,
-    /// Omit changes that this plugin makes too, with the configuration of the Plugin in the cluster. Give the active
-    /// revision to see only what the candidate changes [default: compare with the live objects]
-    #[arg(long, value_name = "FILE|oci://REFERENCE", value_parser = PathBufValueParser::new().map(Inspected::from))]
-    pub against: Option<Inspected>,
-    /// Print the differences for this parent below the summary; repeatable
-    #[arg(long = "parent", value_name = "NAMESPACE/NAME")]
-    pub parents: Vec<ParentName>,
-    /// Read this `innkeeper dump` file instead of a cluster; it also has the namespaces [default: read the cluster]
-    #[arg(long, value_name = "DUMP", conflicts_with_all = ["kubeconfig", "context"])]
-    pub from: Option<PathBuf>,
-    /// Output format
-    #[arg(long, short, value_enum, default_value_t = PlanFormat::Text)]
-    pub output: PlanFormat,
 }
 
 /// Flags of `dump`.
@@ -39,39 +39,37 @@ pub struct PlanArgs {
     after_help = concat!(examples!("innkeeper dump memcached.wasm --to memcached.dump", "innkeeper plan memcached.wasm --from memcached.dump"), exit_codes!("the plugin failed to describe itself"))
 )]
 pub struct DumpArgs {
+    /// File to create, readable by its owner only; must not exist.
+    #[arg(long, value_name = "DUMP")]
+    pub to: PathBuf,
     /// The plugin.
     #[command(flatten)]
     pub fleet: FleetArgs,
-    /// File to create, readable by its owner only; must not exist
-    #[arg(long, value_name = "DUMP")]
-    pub to: PathBuf,
 }
 
 /// Flags for a candidate and its cluster.
 #[derive(Clone, Debug, clap::Args)]
 pub struct FleetArgs {
-    /// Candidate: a .wasm file, or an artifact in a registry
+    /// Candidate: a .wasm file, or an artifact in a registry.
     #[arg(value_name = "PLUGIN", value_parser = PathBufValueParser::new().map(Inspected::from), required_unless_present = "plugin")]
     pub plugin_file: Option<Inspected>,
-    /// Candidate, like the argument PLUGIN
+    /// Same as PLUGIN.
     #[arg(long, value_name = "FILE|oci://REFERENCE", value_parser = PathBufValueParser::new().map(Inspected::from), conflicts_with = "plugin_file")]
     pub plugin: Option<Inspected>,
-    /// Name of the Plugin in the cluster, which labels its children [default: the name in the component]
+    /// The Plugin's name in the cluster, which labels its children [default: the component's name].
     #[arg(long, value_name = "NAME", value_parser = PluginName::new)]
     pub name: Option<PluginName>,
-    /// Configuration for the candidate: a YAML or JSON file with one object [default: the configuration of the Plugin in
-    /// the cluster, or an empty object]
+    /// Configuration as YAML or JSON [default: the Plugin's in the cluster, or an empty object].
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Grants: a YAML or JSON file in the form of a Plugin's `spec.grants` [default: the grants of the Plugin in the
-    /// cluster, or the output of `manifests --print-grants`]
+    /// Grants (`spec.grants`) as YAML or JSON [default: the Plugin's in the cluster, or those of `manifests
+    /// --print-grants`].
     #[arg(long, value_name = "FILE")]
     pub grants: Option<PathBuf>,
     /// The API server.
     #[command(flatten)]
     pub connection: ConnectionArgs,
-    /// The host's namespace, with the hash key and the inventory [default: the Pod's, or innkeeper-system outside a
-    /// cluster]
+    /// The host's namespace [default: the Pod's, or innkeeper-system outside a cluster].
     #[arg(
         long,
         value_name = "NAME",
@@ -82,7 +80,7 @@ pub struct FleetArgs {
         help_heading = "Cluster"
     )]
     pub host_namespace: String,
-    /// Read only these namespaces, like a host with --namespaces [default: all namespaces]
+    /// Read only these namespaces, like a host with --namespaces [default: all namespaces].
     #[arg(
         long,
         value_name = "NAME,...",

@@ -21,6 +21,11 @@ const FLAGS: [&str; 8] = [
     "lease-retry",
 ];
 
+/// Returns true if a flag limits the host as a whole.
+pub(super) fn is_limit(arg: &Arg) -> bool {
+    arg.get_long().is_some_and(|long| FLAGS.contains(&long))
+}
+
 #[test]
 fn the_page_of_limits_is_up_to_date() {
     let schema = plugin::schema();
@@ -37,7 +42,8 @@ fn the_page_of_limits_is_up_to_date() {
             None => panic!("spec.limits.{name} has no default"),
         };
         let docs = field["description"].as_str().unwrap_or_default();
-        [format!("`{name}`"), default, sentence(docs)]
+        let meaning = sentence(docs) + &plugin::range(field);
+        [format!("`{name}`"), default, meaning]
     });
     let mut body = format!(
         "## Limits of a plugin\n\nFields of `spec.limits`; `status.limits` shows the effective values. Plugin files use the defaults.\nSizes end in Ki, Mi or Gi, durations in ms, s, m or h.\n\n{}\n",
@@ -45,10 +51,9 @@ fn the_page_of_limits_is_up_to_date() {
     );
     let cli = cli();
     let run = cli.find_subcommand("run").expect("there is a command run");
-    let of_host = |arg: &&Arg| arg.get_long().is_some_and(|long| FLAGS.contains(&long));
     let rows = run
         .get_arguments()
-        .filter(of_host)
+        .filter(|arg| is_limit(arg))
         .map(|arg| [cell(&flag(arg)), help(arg)]);
     write!(
         body,

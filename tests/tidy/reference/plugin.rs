@@ -18,6 +18,7 @@ fn type_of(schema: &Value) -> String {
     match name {
         _ if schema["x-kubernetes-int-or-string"] == true => "integer or string".to_owned(),
         "array" => format!("list of {}s", type_of(&schema["items"])),
+        "object" if schema["properties"]["matchLabels"].is_object() => "label selector".to_owned(),
         "object" if schema["additionalProperties"].is_object() => "map".to_owned(),
         name => name.to_owned(),
     }
@@ -43,13 +44,17 @@ fn rules(schema: &Value) -> String {
             write!(text, " Default: `{default}`.").expect(TAKES_ANY_TEXT);
         }
     }
+    text + &range(schema)
+}
+
+/// Returns a number's bounds as a sentence.
+pub(super) fn range(schema: &Value) -> String {
     match (schema["minimum"].as_f64(), schema["maximum"].as_f64()) {
-        (Some(min), Some(max)) => write!(text, " Range: {min} to {max}.").expect(TAKES_ANY_TEXT),
-        (Some(min), None) => write!(text, " At least {min}.").expect(TAKES_ANY_TEXT),
-        (None, Some(max)) => write!(text, " At most {max}.").expect(TAKES_ANY_TEXT),
-        (None, None) => {}
+        (Some(min), Some(max)) => format!(" Range: {min} to {max}."),
+        (Some(min), None) => format!(" At least {min}."),
+        (None, Some(max)) => format!(" At most {max}."),
+        (None, None) => String::new(),
     }
-    text
 }
 
 /// Adds the fields below a schema.
@@ -65,11 +70,16 @@ fn fields(schema: &Value, path: &str, rows: &mut Vec<[String; 3]>) {
         };
         let docs = field["description"].as_str().unwrap_or_default();
         let text = format!("{}{}", sentence(docs), rules(field));
+        let type_name = type_of(field);
         rows.push([
             format!("`{path}{}`", if is_list { "[]" } else { "" }),
-            format!("{}{must}", type_of(field)),
+            format!("{type_name}{must}"),
             cell(text.trim()),
         ]);
+        // Its fields are the same in all of Kubernetes.
+        if type_name == "label selector" {
+            continue;
+        }
         let inner = if is_list { &field["items"] } else { field };
         fields(
             inner,
@@ -84,7 +94,10 @@ fn the_page_of_plugins_is_up_to_date() {
     let schema = schema();
     let mut body = String::new();
     for (part, about) in [
-        ("spec", "An administrator writes the spec."),
+        (
+            "spec",
+            "An administrator writes the spec. [Limits and defaults](limits.md) has the fields of `limits`.",
+        ),
         (
             "status",
             "Only the host writes the status. [Conditions](conditions.md) explains `conditions`.",
@@ -93,8 +106,7 @@ fn the_page_of_plugins_is_up_to_date() {
         let part_schema = &schema["properties"][part];
         let mut rows = Vec::new();
         fields(part_schema, "", &mut rows);
-        // The spec has the same fields.
-        rows.retain(|[name, ..]| part == "spec" || !name.starts_with("`limits."));
+        rows.retain(|[name, ..]| !name.starts_with("`limits."));
         write!(
             body,
             "## {part}\n\n{about}\n\n{}\n",

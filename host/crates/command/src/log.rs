@@ -33,7 +33,7 @@ use crate::{
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Log (to standard error)")]
 pub struct LogArgs {
-    /// Log level (error, warn, info, debug, trace), or levels per module, as in info,innkeeper=debug
+    /// Log level (error, warn, info, debug, trace), also per module, as in info,innkeeper=debug
     /// [default: info, dev and plan: warn].
     #[arg(
         long = "log",

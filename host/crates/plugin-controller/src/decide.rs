@@ -190,7 +190,11 @@ impl Facts<'_> {
             return Some(failure);
         }
         if let Some(message) = self.rollback(plugin) {
-            return Some(Stage::Serving.failure(PluginReason::RolledBack, message, Retry::OnChange));
+            return Some(Stage::Serving.failure(
+                PluginReason::RolledBack,
+                message,
+                Retry::OnChange,
+            ));
         }
         // The loaded revision comes first; another refused one is the active revision under changed terms.
         let mut others = self.state.setbacks.values().filter_map(Setback::refusal);

@@ -41,8 +41,13 @@ impl DefinitionCheck {
             .await
             .ok()
             .and_then(|problems| problems.clone());
-        let failed =
-            |problem| Stage::Fetched.failure(PluginReason::CrdOutdated, problem, Retry::At(RECHECK_INTERVAL));
+        let failed = |problem| {
+            Stage::Fetched.failure(
+                PluginReason::CrdOutdated,
+                problem,
+                Retry::At(RECHECK_INTERVAL),
+            )
+        };
         first.unwrap_or(Ok(())).map_err(failed)
     }
 

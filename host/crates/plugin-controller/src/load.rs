@@ -174,7 +174,8 @@ impl Loader {
         digest: &Digest,
         permit: Permit,
     ) -> Result<VerifiedComponent, StageFailure> {
-        let not_kept = |message| Stage::Fetched.failure(PluginReason::NotKept, message, Retry::OnChange);
+        let not_kept =
+            |message| Stage::Fetched.failure(PluginReason::NotKept, message, Retry::OnChange);
         let cache = &self.context.cache;
         let identity = declared.identity.clone();
         // The digest alone proves no signature: the bytes may be from before the Plugin required one.
@@ -325,7 +326,9 @@ impl Loader {
         self.cluster
             .live_get(&gvk, Some(namespace), name)
             .await
-            .map_err(|error| Stage::Fetched.error(PluginReason::ReadFailed, &error, Retry::Backoff))?
+            .map_err(|error| {
+                Stage::Fetched.error(PluginReason::ReadFailed, &error, Retry::Backoff)
+            })?
             .ok_or_else(|| {
                 let message =
                     format!("there is no {kind} {name} in the host's namespace {namespace}");
@@ -362,8 +365,9 @@ fn compile(
         |error: artifact::Error| Stage::Compiled.error(error.reason(), &error, error.retry());
     if let Err(failure) = may_compile(terms, description::preview(bytes)) {
         // No grant would help a rejected schema, or bytes that are no plugin.
-        description::check_schema(bytes)
-            .map_err(|error| Stage::Compiled.error(PluginReason::CannotDescribe, &error, Retry::OnChange))?;
+        description::check_schema(bytes).map_err(|error| {
+            Stage::Compiled.error(PluginReason::CannotDescribe, &error, Retry::OnChange)
+        })?;
         artifact::check(bytes, limits).map_err(not_compiled)?;
         return Err(failure);
     }
@@ -371,8 +375,9 @@ fn compile(
         .compiler
         .compile(engine, bytes, limits)
         .map_err(not_compiled)?;
-    Described::load(engine, &artifact, &terms.limits)
-        .map_err(|error| Stage::Described.error(PluginReason::CannotDescribe, &error, Retry::OnChange))
+    Described::load(engine, &artifact, &terms.limits).map_err(|error| {
+        Stage::Described.error(PluginReason::CannotDescribe, &error, Retry::OnChange)
+    })
 }
 
 /// Checks by the embedded description that a parent kind is granted.
@@ -395,7 +400,11 @@ fn may_compile(
             let message = format!(
                 "not compiled, because spec.grants.parents is empty and {why}: add the parents to spec.grants.parents, or build the component with innkeeper build"
             );
-            return Err(Stage::Compiled.failure(PluginReason::NotGranted, message, Retry::OnChange));
+            return Err(Stage::Compiled.failure(
+                PluginReason::NotGranted,
+                message,
+                Retry::OnChange,
+            ));
         }
     };
     let missing = &terms.assess(requests.clone()).missing;

@@ -190,15 +190,15 @@ pub struct PluginSpec {
     /// Required signatures. When absent, signatures are not checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify: Option<VerifySpec>,
-    /// The field manager for children. Set it to take over from another controller. Default: `innkeeper:` and the
-    /// Plugin's name.
+    /// The field manager for children, to take over from another controller. Default: `innkeeper:` and the Plugin's
+    /// name.
     ///
-    /// The first server-side apply removes fields that were applied under this name before and that the plugin does
-    /// not set. Stop the other controller first: two controllers with the same field manager remove each other's
-    /// fields. Fields that it wrote by update or patch stay, unless the plugin sets them.
+    /// Stop the other controller first: two controllers with one field manager remove each other's fields. The first
+    /// server-side apply removes fields that were applied under this name before and that the plugin does not set;
+    /// fields that were written by update or patch stay.
     ///
-    /// Changing the name applies every child again. The old name keeps owning its fields: a field that the plugin no
-    /// longer sets stays until a user removes it.
+    /// A changed name applies every child again. The old name keeps its fields: one that the plugin no longer sets
+    /// stays until a user removes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 128))]
     #[x_kube(
@@ -209,17 +209,16 @@ pub struct PluginSpec {
     pub field_manager: Option<String>,
     /// Which parents to serve. Default: all parents of the granted kinds.
     ///
-    /// A parent that is no longer selected keeps all children, gets Synced=Unknown with the reason NotSelected, and
+    /// A parent that is no longer selected keeps its children, gets Synced=Unknown with the reason NotSelected, and
     /// loses the plugin's finalizer, so the garbage collector deletes its children with it. Parents that were never
-    /// selected are not touched. A parent that is selected again is reconciled again.
+    /// selected are not touched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parents: Option<ParentsSpec>,
     /// What the plugin may do. Default: nothing.
     ///
     /// Setting grants requires the verb `grant` on plugins.innkeeper.dev. So does changing any other field of a Plugin
-    /// with grants, except suspend, because the fields decide how the grants are used. If spec.verify has keys,
-    /// minVersion, and a name or a repository, source and digest can change without the verb. The chart's policy
-    /// enforces this.
+    /// with grants, except suspend. If spec.verify has keys, minVersion, and a name or a repository, source and digest
+    /// can change without the verb. The chart's policy enforces this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grants: Option<GrantsSpec>,
     /// Resource limits. Changes apply at once, to every revision.

@@ -186,7 +186,11 @@ mod tests {
     #[test]
     fn the_message_of_a_failure_fits_into_a_condition() {
         // A component may have a hundred thousand forbidden imports, and the API server takes 32,768 characters.
-        let failure = Stage::Compiled.failure(PluginReason::CannotCompile, "é".repeat(100_000), Retry::Never);
+        let failure = Stage::Compiled.failure(
+            PluginReason::CannotCompile,
+            "é".repeat(100_000),
+            Retry::Never,
+        );
         assert_eq!(failure.message.chars().count(), 2048);
     }
 }

@@ -29,7 +29,7 @@ use crate::{
     active::ActivePlugin,
     claims::TakenKind,
     decide::{Action, Facts, decide},
-    load::{HOST_ENDED, Loading, NOT_GRANTED, Reporter, VerifiedComponent},
+    load::{Loading, Reporter, VerifiedComponent},
     missing::MissingParents,
     plugin_kind,
     resource::{self, Declared, Parents},

@@ -9,22 +9,22 @@ use innkeeper_guest_build::{DEV_PROFILE, Guest, PROFILE};
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = concat!(examples!("innkeeper build", "innkeeper build guests/memcached --out target/guests"), exit_codes!()))]
 pub struct BuildArgs {
-    /// Directory of the crate, or of a workspace with plugins.
+    /// Directory of the crate or workspace.
     #[arg(value_name = "DIR", default_value = ".")]
     pub directory: PathBuf,
-    /// Build only this package, as NAME.wasm [default: every package that makes a plugin, named as its package].
+    /// Build only this package, as NAME.wasm [default: every plugin, by package name].
     #[arg(short, long = "package", value_name = "PACKAGE[=NAME]", value_parser = guest)]
     pub packages: Vec<Guest>,
-    /// Build faster, for development: without link-time optimisation, so the components are larger and slower.
+    /// Build faster, without link-time optimisation; components are larger and slower.
     #[arg(long)]
     pub dev: bool,
-    /// Write the components to this directory, as NAME.wasm [default: DIR/target/plugins, with --dev DIR/target/plugins-dev].
+    /// Output directory [default: DIR/target/plugins, with --dev DIR/target/plugins-dev].
     #[arg(long = "out", value_name = "DIR")]
     out_dir: Option<PathBuf>,
-    /// Target directory of cargo [default: DIR/target/wasm].
+    /// Cargo's target directory [default: DIR/target/wasm].
     #[arg(long, value_name = "DIR")]
     target_dir: Option<PathBuf>,
-    /// Fail instead of changing Cargo.lock: other dependencies give another digest.
+    /// Fail instead of changing Cargo.lock, which changes the digest.
     #[arg(long)]
     pub locked: bool,
     /// Output format.

@@ -8,8 +8,7 @@ use innkeeper_sandbox::artifact;
 /// The flag of the cache.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct CacheArgs {
-    /// Directory of compiled plugins, for a faster start of the next command
-    /// [default: $XDG_CACHE_HOME/innkeeper, or ~/.cache/innkeeper]
+    /// Cache directory for compiled plugins [default: $XDG_CACHE_HOME/innkeeper, or ~/.cache/innkeeper].
     #[arg(long, value_name = "DIR", env = "INNKEEPER_CACHE_DIR")]
     pub cache_dir: Option<PathBuf>,
     /// The usual directory.

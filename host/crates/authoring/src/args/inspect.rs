@@ -14,15 +14,15 @@ const SCHEME: &str = "oci://";
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = concat!(examples!("innkeeper inspect plugin.wasm", "innkeeper inspect oci://registry.example/plugins/memcached:1.4.0 --output json"), exit_codes!("the file is no plugin that this host can run; standard output has its known properties")))]
 pub struct InspectArgs {
-    /// File of at most 32 MiB, or an artifact in a registry
+    /// A .wasm file of at most 32 MiB, or an artifact in a registry.
     #[arg(value_name = "FILE|oci://REFERENCE", value_parser = PathBufValueParser::new().map(Inspected::from))]
     pub target: Inspected,
-    /// The registry and the cache.
-    #[command(flatten)]
-    pub load: LoadArgs,
     /// Output format
     #[arg(long, short, value_enum, default_value_t = ResultFormat::Text)]
     pub output: ResultFormat,
+    /// The registry and the cache.
+    #[command(flatten)]
+    pub load: LoadArgs,
 }
 
 /// A file, or an artifact in a registry.

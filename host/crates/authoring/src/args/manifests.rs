@@ -13,7 +13,7 @@ use super::{Inspected, LoadArgs};
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = concat!(examples!("innkeeper manifests plugin.wasm", "innkeeper manifests oci://registry.example/plugins/memcached:1.4.0 --namespaces team-a,team-b", "innkeeper manifests plugin.wasm --print-grants"), exit_codes!("a plugin failed to describe itself")))]
 pub struct ManifestsArgs {
-    /// Print the objects for these plugins: .wasm files in the directory /plugins of the image, or artifacts in registries
+    /// Plugins: .wasm files, which the image must have in /plugins, or artifacts in registries.
     #[arg(
         value_name = "FILE|oci://REFERENCE",
         required = true,
@@ -21,31 +21,30 @@ pub struct ManifestsArgs {
         value_parser = PathBufValueParser::new().map(Inspected::from)
     )]
     pub plugins: Vec<Inspected>,
-    /// Grant this plugin the rights in this file, in the form of `spec.grants`; once per plugin
-    /// [default: those of --print-grants]
+    /// Grants (`spec.grants`) as YAML or JSON; once per plugin [default: those of --print-grants].
     #[arg(long = "grants", value_name = "PLUGIN=FILE", value_parser = plugin_object)]
     pub grants: Vec<PluginObject>,
-    /// Name of the host, which is the name of its account: the release of the chart
+    /// Name of the host and its account: the chart's release.
     #[arg(long, value_name = "NAME", default_value = "innkeeper", value_parser = dns_label)]
     pub name: String,
-    /// Namespace of the host
+    /// The host's namespace.
     #[arg(long, value_name = "NAME", default_value = HOST_NAMESPACE, value_parser = dns_label)]
     pub namespace: String,
-    /// Print Roles in these namespaces only, for a host with the same --namespaces, and a ClusterRole for cluster-scoped
-    /// objects
+    /// Print Roles only in these namespaces, and a ClusterRole for cluster-scoped objects, like the host's
+    /// --namespaces.
     #[arg(long, value_name = "NAME,...", value_parser = namespaces)]
     pub namespaces: Option<Namespaces>,
-    /// Let the host install the CustomResourceDefinitions of the plugins, or only print them, for a host with the same --crds
+    /// Let the host install the plugins' CustomResourceDefinitions, or print them, like the host's --crds.
     #[arg(long, value_name = "ACTION", value_enum, default_value_t)]
     pub crds: Definitions,
-    /// Write the children of this plugin as this account instead of the host's own; the account is printed with its
-    /// roles, and the Plugin names it in spec.grants.serviceAccountRef; once per plugin
+    /// Write this plugin's children as this account, which is printed with its roles and set in the Plugin; once per
+    /// plugin.
     #[arg(long = "account", value_name = "PLUGIN=NAMESPACE/NAME", value_parser = plugin_account)]
     pub accounts: Vec<PluginValue<PluginAccount>>,
-    /// Print only the grants of the plugin, for --grants of `run` and `dev`; takes one plugin
+    /// Print only one plugin's grants, for --grants of `run` and `dev`.
     ///
-    /// Without --grants, they are the rights that the plugin asks for, except privileged kinds, parents of built-in kinds and
-    /// the values of Secrets, with Pods at podSecurity: restricted.
+    /// Without --grants, these are the plugin's requests, except privileged kinds, parents of built-in kinds and Secret
+    /// values, with Pods at podSecurity: restricted.
     #[arg(long)]
     pub print_grants: bool,
     /// The registry and the cache.

@@ -13,17 +13,17 @@ use semver::VersionReq;
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = concat!(examples!("innkeeper new pond", "innkeeper new pond --kind example.com/v1/Pond", "innkeeper new pond --from-crd crd.yaml"), exit_codes!()))]
 pub struct NewArgs {
-    /// Directory to create; its last part is the name of the plugin and of its package.
+    /// Directory to create; its last part names the plugin and its package.
     #[arg(value_name = "NAME")]
     pub directory: PathBuf,
-    /// Take the parents from this CustomResourceDefinition, a YAML or JSON file, and generate their Rust types.
+    /// Take the parents from this CustomResourceDefinition (YAML or JSON), and generate their Rust types.
     #[arg(long, value_name = "FILE")]
     pub from_crd: Option<PathBuf>,
-    /// Kind of the parents [default: example.com/v1/NAME in CamelCase; with --from-crd: the storage version of the only kind].
+    /// Parent kind [default: example.com/v1/NAME in CamelCase; with --from-crd: the storage version of the only kind].
     #[arg(long, value_name = "GROUP/VERSION/KIND", value_parser = parent_kind)]
     pub kind: Option<Gvk>,
-    /// SDK of the project: a published version, a directory, or a commit of a repository [default: the one that this
-    /// program carries, unpacked to .innkeeper/sdk].
+    /// SDK: a published version, a directory, or a repository's commit [default: the one in this program, unpacked to
+    /// .innkeeper/sdk].
     #[arg(long, value_name = "VERSION|PATH|git+URL#REV", value_parser = sdk)]
     pub sdk: Option<Sdk>,
 }

@@ -11,20 +11,20 @@ use super::{Inspected, LoadArgs};
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = concat!(examples!("innkeeper replay recording.json", "innkeeper replay recording.json --plugin oci://registry.example/plugins/memcached:1.5.0 --output json"), exit_codes!("the answer is not the recorded one, or a plugin failed to describe itself")))]
 pub struct ReplayArgs {
-    /// Recording of a pass, from `innkeeper record` or the log; - reads standard input.
+    /// Recording from `innkeeper record` or the log (filter recording=trace, or [pass{plugin=NAME}]=trace for one
+    /// plugin); - reads standard input.
     ///
-    /// A host with the log filter recording=trace logs each call of a guest, and with [pass{plugin=NAME}]=trace those of
-    /// one plugin. A recording has all inputs of the guest, so the plugin may be another build.
+    /// A recording has all inputs, so the plugin may be another build.
     #[arg(value_name = "RECORDING")]
     pub recording: PathBuf,
-    /// Plugin: a .wasm file, or an artifact in a registry; it gets the default limits [default: the plugin of the project
-    /// in the current directory, as `innkeeper build` has built it].
+    /// Plugin: a .wasm file, or an artifact in a registry; it gets the default limits [default: the current project's,
+    /// built by `innkeeper build`].
     #[arg(long, value_name = "FILE|oci://REFERENCE", value_parser = PathBufValueParser::new().map(Inspected::from))]
     pub plugin: Option<Inspected>,
-    /// The registry and the cache.
-    #[command(flatten)]
-    pub load: LoadArgs,
     /// Output format.
     #[arg(long, short, value_enum, default_value_t = ResultFormat::Text)]
     pub output: ResultFormat,
+    /// The registry and the cache.
+    #[command(flatten)]
+    pub load: LoadArgs,
 }

@@ -16,14 +16,14 @@ use super::CacheArgs;
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Registry (HTTPS_PROXY, HTTP_PROXY and NO_PROXY apply)")]
 pub struct RegistryArgs {
-    /// Use plain HTTP, which can be read and changed on its way.
+    /// Use plain HTTP, which others can read and change.
     #[arg(long)]
     pub insecure: bool,
-    /// Trust the authorities in this PEM file in addition to those of the system.
+    /// Trust the authorities in this PEM file in addition to the system's.
     #[arg(long, value_name = "FILE", value_parser = authorities())]
     pub ca_file: Option<Pem>,
-    /// Registry credentials file in the form of ~/.docker/config.json
-    /// [default: $DOCKER_CONFIG/config.json, then ~/.docker/config.json; anonymous if none exists].
+    /// Registry credentials, in the form of ~/.docker/config.json [default: $DOCKER_CONFIG/config.json, then
+    /// ~/.docker/config.json, then none].
     #[arg(long, value_name = "FILE", value_parser = docker_config())]
     pub docker_config: Option<DockerConfigText>,
     /// The credentials file in its usual place.
@@ -94,15 +94,15 @@ pub struct PushArgs {
     /// The plugin's .wasm file.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Destination with a tag: registry.example/plugins/memcached:1.4.0
+    /// Destination: registry.example/plugins/memcached:1.4.0
     #[arg(value_name = "REFERENCE")]
     pub reference: String,
-    /// The registry and the cache.
-    #[command(flatten)]
-    pub load: LoadArgs,
     /// Output format.
     #[arg(long, short, value_enum, default_value_t = ResultFormat::Text)]
     pub output: ResultFormat,
+    /// The registry and the cache.
+    #[command(flatten)]
+    pub load: LoadArgs,
 }
 
 /// Flags of every command that fetches a plugin.
@@ -114,53 +114,53 @@ pub struct FetchArgs {
     /// Require this digest of the .wasm bytes.
     #[arg(long, value_name = "DIGEST")]
     pub digest: Option<Digest>,
-    /// The registry.
-    #[command(flatten)]
-    pub registry: RegistryArgs,
     /// Output format.
     #[arg(long, short, value_enum, default_value_t = ResultFormat::Text)]
     pub output: ResultFormat,
+    /// The registry.
+    #[command(flatten)]
+    pub registry: RegistryArgs,
 }
 
 /// Flags of `pull`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = concat!(examples!("innkeeper pull registry.example/plugins/memcached:1.4.0", "innkeeper pull registry.example/plugins/memcached:1.4.0 --key cosign.pub --to plugin.wasm"), exit_codes!("the artifact has another digest, no signature by one of the keys, or is no plugin")))]
 pub struct PullArgs {
+    /// Require a valid signature from one of these public keys (PEM).
+    #[arg(long = "key", value_name = "FILE", value_parser = public_key())]
+    pub keys: Vec<PublicKey>,
+    /// Output file [default: the last part of the repository's name, with .wasm].
+    #[arg(long, value_name = "FILE")]
+    pub to: Option<PathBuf>,
     /// The plugin.
     #[command(flatten)]
     pub fetch: FetchArgs,
-    /// Require a valid signature from one of these public keys (PEM, for example cosign.pub).
-    #[arg(long = "key", value_name = "FILE", value_parser = public_key())]
-    pub keys: Vec<PublicKey>,
-    /// Write the plugin to this file [default: the last part of the repository's name, with .wasm].
-    #[arg(long, value_name = "FILE")]
-    pub to: Option<PathBuf>,
 }
 
 /// Flags of `verify`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = concat!(examples!("innkeeper verify registry.example/plugins/memcached:1.4.0 --key cosign.pub"), exit_codes!("the artifact has another digest, no signature by one of the keys, or is no plugin")))]
 pub struct VerifyArgs {
+    /// Require a valid signature from one of these public keys (PEM).
+    #[arg(long = "key", value_name = "FILE", required = true, value_parser = public_key())]
+    pub keys: Vec<PublicKey>,
     /// The plugin.
     #[command(flatten)]
     pub fetch: FetchArgs,
-    /// Require a valid signature from one of these public keys (PEM, for example cosign.pub).
-    #[arg(long = "key", value_name = "FILE", required = true, value_parser = public_key())]
-    pub keys: Vec<PublicKey>,
 }
 
 /// Flags of `sign`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = concat!(examples!("innkeeper sign registry.example/plugins/memcached:1.4.0 --key cosign.key"), exit_codes!("the artifact has another digest, or is no plugin")))]
 pub struct SignArgs {
-    /// The plugin.
-    #[command(flatten)]
-    pub fetch: FetchArgs,
     /// Private key: PKCS#8 as PEM, not encrypted, ECDSA on P-256 or Ed25519.
     #[arg(long, value_name = "FILE", value_parser = private_key())]
     pub key: Arc<SigningKey>,
-    /// Registry and repository that the signature names [default: those of the reference]. Name another one for an
-    /// artifact that is copied there with its signature.
+    /// Repository that the signature names, for an artifact that is copied there with its signature [default: the
+    /// reference's].
     #[arg(long, value_name = "REPOSITORY")]
     pub repository: Option<String>,
+    /// The plugin.
+    #[command(flatten)]
+    pub fetch: FetchArgs,
 }

@@ -11,45 +11,44 @@ use super::{Inspected, LoadArgs};
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = concat!(examples!("innkeeper render --plugin plugin.wasm --parent parent.yaml", "innkeeper render --plugin plugin.wasm --parent parent.yaml --observed children/ --output json"), exit_codes!("the parent is rejected, or the plugin failed or broke a rule")))]
 pub struct RenderArgs {
-    /// Plugin: a .wasm file, or an artifact in a registry; it gets the default limits
+    /// Plugin: a .wasm file, or an artifact in a registry; it gets the default limits.
     #[arg(long, value_name = "FILE|oci://REFERENCE", value_parser = PathBufValueParser::new().map(Inspected::from))]
     pub plugin: Inspected,
-    /// Parent: a file with one object as YAML or JSON; - reads standard input
+    /// Parent: a YAML or JSON file with one object; - reads standard input.
     #[arg(value_name = "PARENT", required_unless_present = "parent")]
     pub parent_file: Option<PathBuf>,
-    /// Parent, as the argument PARENT
+    /// Same as PARENT.
     #[arg(long, value_name = "FILE", conflicts_with = "parent_file")]
     pub parent: Option<PathBuf>,
-    /// Existing objects: a file, or all .yaml, .yml and .json files of a directory; - reads standard input
+    /// Existing objects: files, or directories of .yaml, .yml and .json files; - reads standard input.
     ///
-    /// Those that belong to the parent are its children, and all of them answer the plugin's reads.
-    /// May be given more than once [default: none].
+    /// The parent's own are its children; all of them answer the plugin's reads.
     #[arg(long, value_name = "FILE|DIR")]
     pub observed: Vec<PathBuf>,
-    /// Configuration: a YAML or JSON file with one object [default: an empty object]
+    /// Configuration as YAML or JSON [default: an empty object].
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Grants: a YAML or JSON file in the form of `spec.grants` of a Plugin [default: those of `manifests --print-grants`]
+    /// Grants (`spec.grants`) as YAML or JSON [default: those of `manifests --print-grants`].
     #[arg(long, value_name = "FILE")]
     pub grants: Option<PathBuf>,
-    /// Phase of the pass
+    /// Phase of the pass.
     #[arg(long, value_enum, default_value_t = RenderPhase::Reconcile)]
     pub phase: RenderPhase,
-    /// Time of the pass, as 2030-01-31T08:00:00Z (RFC 3339) [default: now]
+    /// Time of the pass, as 2030-01-31T08:00:00Z [default: now].
     #[arg(long, value_name = "TIME")]
     pub now: Option<jiff::Timestamp>,
-    /// Seed of random bytes and generated values, 0 to 2^64-1
+    /// Seed of random bytes and generated values, 0 to 2^64-1.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
-    /// Key for the hashes of Secrets and ConfigMaps: the bytes of this file [default: a fixed key]
+    /// Hash key for Secrets and ConfigMaps: this file's bytes [default: a fixed key].
     #[arg(long, value_name = "FILE")]
     pub hash_key: Option<PathBuf>,
+    /// Output format.
+    #[arg(long, short, value_enum, default_value_t = OutputFormat::Yaml)]
+    pub output: OutputFormat,
     /// The registry and the cache.
     #[command(flatten)]
     pub load: LoadArgs,
-    /// Output format
-    #[arg(long, short, value_enum, default_value_t = OutputFormat::Yaml)]
-    pub output: OutputFormat,
 }
 
 /// The phase of a rendered pass.

@@ -10,24 +10,23 @@ use super::CacheArgs;
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = concat!(examples!("innkeeper test", "innkeeper test --update", "innkeeper test plugin.wasm --cases tests --output junit"), exit_codes!("a case differs, a property does not hold, or a plugin failed to describe itself")))]
 pub struct TestArgs {
-    /// Plugin: a .wasm file, or the directory of a project that `innkeeper build` has built.
+    /// Plugin: a .wasm file, or a project that `innkeeper build` has built.
     #[arg(value_name = "PLUGIN.wasm|DIRECTORY", default_value = ".")]
     pub plugin: PathBuf,
-    /// Directory of cases: each is a recording NAME.json of `innkeeper record`, or a directory with parent.yaml, expect.yaml,
-    /// and as needed observed/*.yaml, config.yaml and grants.yaml [default: the directory tests of the project].
+    /// Directory of cases: recordings (NAME.json), or directories with parent.yaml, expect.yaml, and optionally
+    /// observed/*.yaml, config.yaml and grants.yaml [default: the project's tests].
     #[arg(long, value_name = "DIRECTORY")]
     pub cases: Option<PathBuf>,
-    /// Rewrite expect.yaml of each case that differs, or the answer in its recording, and budget.yaml.
+    /// Rewrite budget.yaml, and expect.yaml or the recorded answer of each case that differs.
     #[arg(long)]
     pub update: bool,
-    /// Configuration for the properties: a YAML or JSON file with one object [default: an empty object].
+    /// Configuration for the properties, as YAML or JSON [default: an empty object].
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Grants for the properties: a YAML or JSON file in the form of `spec.grants` of a Plugin
-    /// [default: those of `manifests --print-grants`].
+    /// Grants (`spec.grants`) for the properties, as YAML or JSON [default: those of `manifests --print-grants`].
     #[arg(long, value_name = "FILE")]
     pub grants: Option<PathBuf>,
-    /// Number of parents that are generated for each kind, 0 to 100000.
+    /// Generated parents per kind, 0 to 100000.
     #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u32).range(0..=100_000))]
     pub parents: u32,
     /// The cache.

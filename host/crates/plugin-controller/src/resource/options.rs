@@ -17,13 +17,12 @@ use super::forms::{
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct VerifySpec {
-    /// Public keys in PEM format, for example cosign.pub. A valid signature by any one is sufficient.
+    /// Public keys in PEM format. A valid signature by any one is sufficient.
     #[schemars(length(min = 1, max = 8), inner(length(min = 1, max = 4096)))]
     #[x_kube(validation = PUBLIC_KEY.rule_for_all())]
     pub keys: Vec<String>,
-    /// The registry and repository that the signature must name, such as `registry.example/plugins/memcached`.
-    ///
-    /// Simple cosign signatures name it, including those by `innkeeper sign`; bundles and detached signature files do not.
+    /// The registry and repository that the signature must name, such as `registry.example/plugins/memcached`. Simple
+    /// cosign signatures and those by `innkeeper sign` name it; bundles and detached signature files do not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub repository: Option<String>,
@@ -142,8 +141,6 @@ impl Default for LimitsSpec {
 #[serde(rename_all = "camelCase", default = "RolloutSpec::default")]
 pub struct RolloutSpec {
     /// Immediate: activate a new revision after the dry run. Gated: wait until `approve` names it.
-    ///
-    /// In both modes, a revision that would delete more than maxPrunes children waits for approval.
     pub mode: RolloutMode,
     /// Roll back to the last good revision if too many first passes of a new one fail.
     pub auto_rollback: bool,

@@ -78,10 +78,9 @@ pub struct HttpSource {
     #[schemars(length(min = 1, max = 2048))]
     #[x_kube(validation = URL.rule())]
     pub url: String,
-    /// A Secret with server credentials: token, or username and password.
-    ///
-    /// The Secret's annotation innkeeper.dev/hosts must list the server's host, with the port unless it is the default.
-    /// Credentials are not sent over plain http, except to loopback.
+    /// A Secret with server credentials: token, or username and password. Its annotation innkeeper.dev/hosts must list
+    /// the server's host, with the port unless it is the default. Over plain http, credentials are sent only to
+    /// loopback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<LocalRef>,
 }
@@ -94,8 +93,8 @@ pub struct ConfigMapSource {
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = NAME.rule())]
     pub name: String,
-    /// The key in `binaryData`. A ConfigMap holds at most 1 MiB, so the component may be compressed with gzip; digest and
-    /// signature are for the uncompressed component.
+    /// The key in `binaryData`. The component may be compressed with gzip, because a ConfigMap holds at most 1 MiB;
+    /// digest and signature are for the uncompressed component.
     #[serde(default = "default_key")]
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = DATA_KEY.rule())]

@@ -197,7 +197,8 @@ fn all_progress_of_a_load_triggers_a_pass() {
 fn a_component_without_grants_for_its_parents_is_loaded_once_they_are_granted() {
     let before = declare(json!({"grants": {}}));
     let mut state = state(&before, ["-", "-"]);
-    let refuse = |stage: Stage| stage.failure(PluginReason::NotGranted, "grant it", Retry::OnChange);
+    let refuse =
+        |stage: Stage| stage.failure(PluginReason::NotGranted, "grant it", Retry::OnChange);
     for stage in [Stage::Compiled, Stage::Granted] {
         state.attempt.as_mut().unwrap().result = Err(refuse(stage));
         assert_eq!(next_step(&state, &before, None), None);

@@ -11,7 +11,7 @@ const LOCALHOST: &str = "localhost:";
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Health, metrics and debugging")]
 pub struct AdminArgs {
-    /// Serve health (/livez, /readyz) and metrics (/metrics) at ADDRESS:PORT; port 0 selects a free port [default: none].
+    /// Serve /livez, /readyz and /metrics at ADDRESS:PORT; port 0 selects a free port.
     ///
     /// Without --admin-tls, anyone who can connect can read them. They name plugins and kinds, but no objects.
     #[arg(
@@ -22,17 +22,17 @@ pub struct AdminArgs {
     )]
     pub address: Option<SocketAddr>,
     /// Serve --admin-address over HTTPS. Metrics and debug endpoints then need a bearer token that the API server
-    /// authorizes for the path (TokenReview, SubjectAccessReview); health needs none.
+    /// authorizes for the path.
     #[arg(long = "admin-tls", requires = "address")]
     pub tls: bool,
-    /// Certificate chain for --admin-tls as PEM; reloaded when it changes [default: self-signed, created at startup].
+    /// Certificate chain for --admin-tls as PEM; reloaded on change [default: self-signed, created at startup].
     #[arg(long = "admin-tls-cert", value_name = "FILE", requires_all = ["tls", "key"])]
     pub certificate: Option<PathBuf>,
-    /// Private key for --admin-tls-cert as PEM; reloaded when it changes.
+    /// Private key for --admin-tls-cert as PEM; reloaded on change.
     #[arg(long = "admin-tls-key", value_name = "FILE", requires = "certificate")]
     pub key: Option<PathBuf>,
-    /// Also serve /debug/state and /debug/plans, which name parents, /debug/log, which changes the log filter, and
-    /// /debug/recordings, which shows parents and their children. Needs --admin-tls or an --admin-address on localhost.
+    /// Also serve /debug/state, /debug/plans, /debug/recordings (they show parents and children) and /debug/log (sets
+    /// the log filter). Needs --admin-tls or an --admin-address on localhost.
     #[arg(long = "debug-endpoints", requires = "address")]
     pub debug: bool,
 }

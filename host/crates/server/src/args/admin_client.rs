@@ -63,13 +63,13 @@ impl FromStr for AdminAddress {
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Connection to https://HOST:PORT")]
 pub struct AdminClientArgs {
-    /// File with a token that may use the debug endpoints, as `kubectl create token` prints it.
+    /// File with a token for the debug endpoints, as from `kubectl create token`.
     #[arg(long, value_name = "FILE", requires = "admin_address", value_parser = token())]
     pub token_file: Option<HeaderValue>,
     /// Trust the authorities in this PEM file in addition to the system's.
     #[arg(long, value_name = "FILE", requires = "admin_address", value_parser = authorities())]
     pub ca_file: Option<Pem>,
-    /// Accept every certificate, for hosts without --admin-tls-cert. Any server at this address receives the token, so
+    /// Accept every certificate, for hosts without --admin-tls-cert. Any server at this address receives the token:
     /// connect through `kubectl port-forward`, which verifies the cluster.
     #[arg(long, requires = "admin_address", conflicts_with = "ca_file")]
     pub insecure_skip_tls_verify: bool,

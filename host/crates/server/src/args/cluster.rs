@@ -15,7 +15,7 @@ pub struct ConnectionArgs {
     /// Use the cluster of this kubeconfig [default: $KUBECONFIG, then ~/.kube/config, then the Pod's service account].
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig [default: its current context].
+    /// Kubeconfig context [default: the current one].
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
 }
@@ -38,8 +38,8 @@ pub struct ClusterArgs {
         value_parser = dns_label
     )]
     pub host_namespace: String,
-    /// Namespace of the host's Pod and service account, if not --host-namespace; plugins need a grant to serve either
-    /// [default: from the service account file].
+    /// Namespace of the host's Pod, if not --host-namespace; plugins need a grant to serve either [default: the service
+    /// account's].
     #[arg(long, value_name = "NAME", env = "POD_NAMESPACE", value_parser = dns_label)]
     pub pod_namespace: Option<String>,
 }

@@ -10,8 +10,8 @@ use innkeeper_model::{Digest, Selector};
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Leader election")]
 pub struct LeaseArgs {
-    /// Write only while holding the lease, so that several hosts can run and one is active. With false, the host does not
-    /// start while another host holds a lease for the same namespaces and Plugins [default: true].
+    /// Write only while holding the lease, so that one of several hosts is active. With false, the host does not start
+    /// while another holds a lease for the same namespaces and Plugins [default: true].
     #[arg(
         long,
         value_name = "BOOL",
@@ -21,11 +21,11 @@ pub struct LeaseArgs {
         default_missing_value = "true"
     )]
     leader_elect: Option<bool>,
-    /// Name of the lease in the host's namespace. Replicas of one host share a lease; hosts that work side by side need
-    /// different leases [default: innkeeper, or innkeeper-HASH with a hash of --namespaces and --plugin-selector].
+    /// Lease in the host's namespace. One host's replicas share it; hosts side by side need different ones [default:
+    /// innkeeper, or innkeeper-HASH of --namespaces and --plugin-selector].
     #[arg(long, value_name = "NAME")]
     lease_name: Option<String>,
-    /// Name of this host in the lease; the host appends random characters [default: the Pod's name].
+    /// Host name in the lease, followed by random characters [default: the Pod's name].
     #[arg(
         long = "lease-identity",
         value_name = "NAME",
@@ -34,13 +34,13 @@ pub struct LeaseArgs {
         hide_default_value = true
     )]
     pub identity: String,
-    /// Time after the last renewal until another host takes over, in seconds, 1 to 3600.
+    /// Time after the last renewal until another host takes over, 1 to 3600.
     #[arg(long = "lease-duration", value_name = "SECONDS", default_value = "15", value_parser = seconds(1..=3600))]
     duration: Duration,
-    /// Time after the last renewal until this host stops writing and exits, in seconds, 1 to 3600.
+    /// Time after the last renewal until this host stops writing and exits, 1 to 3600.
     #[arg(long = "lease-renew-deadline", value_name = "SECONDS", default_value = "10", value_parser = seconds(1..=3600))]
     renew_deadline: Duration,
-    /// Interval between renewals, in seconds, 1 to 3600.
+    /// Renewal interval, 1 to 3600.
     #[arg(long = "lease-retry", value_name = "SECONDS", default_value = "2", value_parser = seconds(1..=3600))]
     retry: Duration,
 }

@@ -36,28 +36,27 @@ pub fn plugin_files() -> ArgGroup {
 #[group(skip)]
 #[command(next_help_heading = "Plugins")]
 pub struct PluginArgs {
-    /// Run the plugins in these .wasm files. If two claim the same parent kind, the first is active.
+    /// Run these .wasm files. If two claim the same parent kind, the first is active.
     #[arg(long = "plugin", value_name = "FILE", num_args = 1..)]
     files: Vec<PathBuf>,
-    /// Run every .wasm file in this directory, sorted by name, after the files of --plugin.
+    /// Run every .wasm file in this directory, sorted by name, after those of --plugin.
     #[arg(long = "plugin-dir", value_name = "DIR", value_parser = wasm_files())]
     directory: Option<Paths>,
-    /// Configure this plugin with one object in a YAML or JSON file; once per plugin [default: an empty object].
+    /// Configuration as YAML or JSON; once per plugin [default: an empty object].
     #[arg(long = "config", value_name = "PLUGIN=FILE", value_parser = plugin_object)]
     configs: Vec<PluginObject>,
-    /// Grant this plugin only the rights in this YAML or JSON file, in the form of a Plugin's `spec.grants`; once per
-    /// plugin.
+    /// Grants (`spec.grants`) as YAML or JSON, from `innkeeper manifests --print-grants`; once per plugin.
     ///
-    /// `innkeeper manifests --print-grants` prints such a file. Without one, a plugin may create ConfigMaps, Secrets,
-    /// ClusterIP Services and claims in its parents' namespaces, and read objects there except Secret values. It may not
-    /// create Pods or custom objects, and serves only kinds whose CRD it has installed itself.
+    /// Without it, a plugin may create ConfigMaps, Secrets, ClusterIP Services and claims in its parents' namespaces,
+    /// and read objects there except Secret values. It may not create Pods or custom objects, and serves only kinds
+    /// whose CRD it installed itself.
     #[arg(long = "grants", value_name = "PLUGIN=FILE", value_parser = plugin_object)]
     grants: Vec<PluginObject>,
     /// Grants the other plugins everything that they request.
     #[arg(skip)]
     pub grants_requests: bool,
-    /// Directory for compiled plugins and remembered passes; created if missing, safe to delete at any time
-    /// [default: $XDG_CACHE_HOME/innkeeper, or ~/.cache/innkeeper].
+    /// Directory for compiled plugins and remembered passes; created if missing, safe to delete at any time [default:
+    /// $XDG_CACHE_HOME/innkeeper, or ~/.cache/innkeeper].
     #[arg(
         long,
         value_name = "DIR",
@@ -67,8 +66,8 @@ pub struct PluginArgs {
         value_parser = OsStringValueParser::new().try_map(cache_dir)
     )]
     pub cache_dir: PathBuf,
-    /// Maximum size of the cache directory, in MiB, 16 to 1048576. Beyond it, the host removes the least recently used
-    /// components, except those of active and last good revisions.
+    /// Size limit of the cache directory, 16 to 1048576. Beyond it, the host removes the least recently used
+    /// components, except active and last good revisions.
     // Half of the chart's volume, because a component that is being compiled needs space too.
     #[arg(
         long = "cache-size",
@@ -78,8 +77,8 @@ pub struct PluginArgs {
         value_parser = clap::value_parser!(u32).range(16..=1_048_576).map(|count| u64::from(count) << 20)
     )]
     pub cache_bytes_max: u64,
-    /// Number of guest worker threads, 2 to 1024. One plugin uses at most half; plugins with a deadline over 1 s together
-    /// leave one free [default: one per processor, at least 2].
+    /// Guest worker threads, 2 to 1024. One plugin uses at most half; plugins with a deadline over 1 s leave one free
+    /// [default: one per processor, at least 2].
     #[arg(
         long,
         value_name = "N",
@@ -89,8 +88,8 @@ pub struct PluginArgs {
         value_parser = clap::value_parser!(u16).range(i64::from(WORKERS_MIN)..=i64::from(WORKERS_MAX)).map(threads)
     )]
     pub workers: NonZeroUsize,
-    /// Total memory for concurrently running guests, in MiB, 16 to 1048576. A call that might exceed it waits, and no call
-    /// gets more than half [default: half the container's memory limit, or without one the sum of the plugins' limits].
+    /// Total memory for running guests, 16 to 1048576. A call that might exceed it waits; no call gets more
+    /// than half [default: half the container's memory limit, or without one the sum of the plugins' limits].
     #[arg(
         long = "guest-memory",
         value_name = "MIB",
@@ -98,17 +97,16 @@ pub struct PluginArgs {
         value_parser = clap::value_parser!(u32).range(16..=1_048_576).map(mebibytes)
     )]
     pub guest_memory_bytes_max: Option<usize>,
-    /// Maximum wait for running passes after the first signal, in seconds, 0 to 3600.
+    /// Maximum wait for running passes after the first signal, 0 to 3600.
     #[arg(long = "drain-timeout", value_name = "SECONDS", default_value = "25", value_parser = seconds(0..=3600))]
     pub drain: Duration,
-    /// Call the guest in every pass, even if the pass has unchanged inputs, and remember no passes.
+    /// Call the guest in every pass, even with unchanged inputs, and remember no passes.
     #[arg(long, env = "INNKEEPER_FORGET_PASSES")]
     pub forget_passes: bool,
     /// For tests: also call the guest where its prediction saves a call, and abort if the answers differ.
     #[arg(long, env = "INNKEEPER_CHECK_PREDICTIONS", hide = true)]
     pub check_predictions: bool,
-    /// Resync interval per parent, with 10 % jitter, in seconds, 1 to 2592000, or as 10h. A resync writes only where
-    /// something needs repair.
+    /// Resync interval per parent, with 10 % jitter, 1 to 2592000, or as 10h. A resync only writes repairs.
     #[arg(
         long,
         value_name = "SECONDS",

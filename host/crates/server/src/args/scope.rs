@@ -6,9 +6,8 @@ use innkeeper_command::{Definitions, Namespaces, namespaces};
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Cluster")]
 pub struct ScopeArgs {
-    /// Watch and write only in these namespaces: the host ignores parents elsewhere and refuses reads from other
-    /// namespaces. It then needs only Roles in them, which the chart and `innkeeper manifests --namespaces` create
-    /// [default: all namespaces].
+    /// Watch and write only in these namespaces; ignore parents and refuse reads elsewhere. The host then needs only
+    /// Roles there, which the chart and `innkeeper manifests --namespaces` create [default: all namespaces].
     #[arg(
         long,
         value_name = "NAME,...",
@@ -16,8 +15,7 @@ pub struct ScopeArgs {
         value_parser = namespaces
     )]
     pub namespaces: Option<Namespaces>,
-    /// Install the plugins' CustomResourceDefinitions and keep them as the plugins state them, or ignore CRDs: compatible
-    /// definitions must then exist already.
+    /// Install and restore the plugins' CustomResourceDefinitions, or ignore CRDs; compatible ones must then exist.
     #[arg(long, value_name = "ACTION", value_enum, default_value_t)]
     pub crds: Definitions,
 }

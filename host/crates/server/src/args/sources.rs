@@ -11,16 +11,13 @@ type Mirrors = Vec<(String, String)>;
 
 /// Flags for Plugin resources and their sources.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
-#[command(
-    next_help_heading = "Plugin resources, served without plugin files or with --plugin-resources (HTTPS_PROXY, HTTP_PROXY and NO_PROXY apply to their sources)"
-)]
+#[command(next_help_heading = "Plugin resources (HTTPS_PROXY, HTTP_PROXY and NO_PROXY apply)")]
 pub struct SourceArgs {
-    /// Serve Plugin resources beside --plugin and --plugin-dir. If a file and a Plugin claim the same parent kind, the
-    /// file is active. Without plugin files, the host always serves Plugin resources.
+    /// Serve Plugin resources beside plugin files, which win if both claim a parent kind. Without plugin files, the
+    /// host always serves Plugin resources.
     #[arg(long, env = "INNKEEPER_PLUGIN_RESOURCES")]
     pub(super) plugin_resources: bool,
-    /// Directory for the files that Plugins name in spec.source.file; the host loads only named files
-    /// [default: Plugins cannot name files].
+    /// Directory for spec.source.file of Plugins [default: Plugins cannot name files].
     #[arg(long, value_name = "DIR", env = "INNKEEPER_SOURCE_DIR")]
     pub source_dir: Option<PathBuf>,
     /// Allow sources in the cluster's network, on this node and in this Pod.
@@ -28,12 +25,10 @@ pub struct SourceArgs {
     /// A Plugin's author chooses the address, and the host may reach servers that the author must not.
     #[arg(long = "allow-local-sources", env = "INNKEEPER_ALLOW_LOCAL_SOURCES")]
     pub allow_local: bool,
-    /// Trust the authorities in this PEM file in addition to the system's, for registries and web servers; read once at
-    /// startup.
+    /// Trust the authorities in this PEM file in addition to the system's, for sources; read once at startup.
     #[arg(long = "source-ca-file", value_name = "FILE", env = "INNKEEPER_SOURCE_CA_FILE", value_parser = authorities())]
     pub ca_file: Option<Pem>,
-    /// Try this mirror before the registry, as in `ghcr.io=mirror.example/ghcr`; repeatable. The host tries a registry's
-    /// mirrors in order, then the registry itself.
+    /// Try this mirror before the registry, as in `ghcr.io=mirror.example/ghcr`; repeatable, tried in order.
     ///
     /// A mirror is a host, optionally with a repository prefix; `http://` before it turns off TLS. A mirror in the
     /// cluster's network needs --allow-local-sources.
@@ -44,11 +39,11 @@ pub struct SourceArgs {
         value_parser = mirrors
     )]
     mirrors: Vec<Mirrors>,
-    /// Serve only Plugins that match this label selector, written as for `kubectl get -l`, so that several hosts can share
-    /// a cluster. The host releases a Plugin that no longer matches, and its objects stay.
+    /// Serve only Plugins that match this label selector, as for `kubectl get -l`. The host releases a Plugin that no
+    /// longer matches; its objects stay.
     ///
-    /// Two hosts must not select the same Plugin, and their Plugins must not select the same parents: hosts do not know
-    /// each other's Plugins [default: all Plugins].
+    /// Two hosts must not select the same Plugin, nor Plugins for the same parents: hosts do not know each other's
+    /// Plugins.
     #[arg(long = "plugin-selector", value_name = "SELECTOR", env = "INNKEEPER_PLUGIN_SELECTOR", value_parser = selector)]
     pub selector: Option<Selector>,
     /// Proxies from the environment.

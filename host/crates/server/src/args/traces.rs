@@ -11,11 +11,11 @@ const PATH: &str = "/v1/traces";
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Traces")]
 pub struct TraceArgs {
-    /// Send a trace of each pass to this OTLP collector, over HTTP with protobuf, as in http://collector:4318; the default
-    /// path is /v1/traces [default: none].
+    /// Send a trace of each pass to this OTLP collector (HTTP, protobuf), as http://collector:4318; default path
+    /// /v1/traces.
     ///
-    /// The host trusts certificates as for sources (--source-ca-file). OTEL_EXPORTER_OTLP_HEADERS and
-    /// OTEL_RESOURCE_ATTRIBUTES add headers and attributes; OTEL_BSP_* set the limits of the queue.
+    /// --source-ca-file applies. OTEL_EXPORTER_OTLP_HEADERS and OTEL_RESOURCE_ATTRIBUTES add headers and attributes;
+    /// OTEL_BSP_* limit the queue.
     #[arg(
         long = "otlp-endpoint",
         value_name = "URL",
