@@ -17,7 +17,7 @@ use crate::{
     plan::Plan,
     references::{self, Source},
     render::{self, LocalStorage},
-    status::{BackupStatus, Phase},
+    status::{BackupStatus, newest_archive},
     stop::Stop,
     tenants, validate,
 };
@@ -329,21 +329,9 @@ fn files(spec: &RestoreSpec) -> Result<(), Stop> {
 }
 
 /// Returns the newest archive in a storage.
-///
-/// Other parents may use the same place, so only this parent's runs count.
 fn newest(status: &BackupStatus, kind: &str, name: &str, storage: &str) -> Result<String, Stop> {
-    let file = status
-        .recent_runs
-        .iter()
-        .filter(|run| run.phase == Phase::Succeeded)
-        .find_map(|run| {
-            let artifact = run
-                .artifacts
-                .iter()
-                .find(|artifact| artifact.storage == storage)?;
-            Some(artifact.file.clone())
-        });
-    file.ok_or_else(|| {
+    let archive = newest_archive(&status.recent_runs, storage);
+    archive.map(|(_, file)| file.to_owned()).ok_or_else(|| {
         let message = format!(
             "{kind} {name} has no successful run with an archive in {storage}; set spec.file"
         );

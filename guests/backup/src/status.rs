@@ -63,6 +63,21 @@ pub(crate) struct BackupStatus {
     pub(crate) warnings: Vec<Warning>,
 }
 
+/// Returns the newest successful run with an archive in this storage, and the archive's file name.
+///
+/// The runs are those of one parent, because others may use the same place.
+pub(crate) fn newest_archive<'a>(runs: &'a [Run], storage: &str) -> Option<(&'a Run, &'a str)> {
+    runs.iter()
+        .filter(|run| run.phase == Phase::Succeeded)
+        .find_map(|run| {
+            let artifact = run
+                .artifacts
+                .iter()
+                .find(|artifact| artifact.storage == storage)?;
+            Some((run, artifact.file.as_str()))
+        })
+}
+
 /// Run phase.
 #[derive(
     Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord,

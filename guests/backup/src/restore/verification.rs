@@ -25,7 +25,7 @@ use crate::{
     references::{self, SCRATCH, Source},
     render,
     runs::History,
-    status::{BackupStatus, Phase, Run, Verified},
+    status::{BackupStatus, Phase, Run, Verified, newest_archive},
     stop::Stop,
     task::{self, Record, Task},
 };
@@ -377,15 +377,8 @@ fn archive(parent: &Parent, runs: &[Run]) -> Option<Archive> {
     let key = render::keys(references.map(|storage| storage.name.as_str()))
         .into_iter()
         .next()?;
-    runs.iter()
-        .filter(|run| run.phase == Phase::Succeeded)
-        .find_map(|run| {
-            let artifact = run
-                .artifacts
-                .iter()
-                .find(|artifact| artifact.storage == key)?;
-            Some((artifact.file.clone(), run.completion_time.clone()))
-        })
+    let (run, file) = newest_archive(runs, &key)?;
+    Some((file.to_owned(), run.completion_time.clone()))
 }
 
 /// Returns true if an archive is to be verified after this verification.
