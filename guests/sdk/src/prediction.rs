@@ -14,6 +14,7 @@ use crate::child::{ApplyPolicy, Child, RemovalPolicy};
 use crate::children::{Children, Observed, group_of};
 use crate::fault::Fault;
 use crate::host::{Denied, Host, ListSelector, LogLevel, ObjectRef};
+use crate::json;
 use crate::request::Request;
 
 /// The next report, and the assumptions behind it.
@@ -75,10 +76,10 @@ fn expected_children(request: &Request, stated: &[Child]) -> Option<Children> {
     let mut rest: Vec<&Observed> = request.children.iter().collect();
     let mut is_changed = false;
     for child in stated {
-        let found = rest
+        let index = rest
             .iter()
             .position(|observed| is_same(observed, child, request.namespace()));
-        let observed = found.map(|index| rest.swap_remove(index));
+        let observed = index.map(|index| rest.swap_remove(index));
         let expected = match observed {
             Some(observed) => after_apply(observed, child),
             // The host waits for other children, or never creates it.
@@ -115,7 +116,8 @@ fn is_same(observed: &Observed, child: &Child, parent_namespace: &str) -> bool {
 /// Returns a child as the API server shows it after its creation, without what the server and the host add.
 fn after_create(child: &Child, parent_namespace: &str) -> Observed {
     let mut object = Value::clone(&child.object);
-    remove_absent(&mut object);
+    // A null states that a field is absent.
+    json::remove_nulls(&mut object);
     let status = initial_status(&object);
     object["status"] = status;
     object["metadata"]["generation"] = json!(1);
@@ -133,14 +135,12 @@ fn after_apply(observed: &Observed, child: &Child) -> Option<Observed> {
     {
         return None;
     }
-    let mut object = observed.tree().clone();
-    let spec = object["spec"].take();
-    object["spec"].clone_from(&spec);
+    let before = observed.tree();
+    let mut object = before.clone();
     overlay(&mut object, &child.object);
-    // The API server counts changes of the spec, and not those of metadata.
-    if object["spec"] != spec {
-        object["metadata"]["generation"] =
-            json!(observed.tree()["metadata"]["generation"].as_i64()? + 1);
+    // The generation counts changes of the spec only.
+    if object.get("spec") != before.get("spec") {
+        object["metadata"]["generation"] = json!(before["metadata"]["generation"].as_i64()? + 1);
     }
     Some(expected(child, &object))
 }
@@ -158,14 +158,6 @@ fn initial_status(object: &Value) -> Value {
         Some("PersistentVolumeClaim") => json!({"phase": "Pending"}),
         Some("Service" | "Ingress") => json!({"loadBalancer": {}}),
         _ => Value::Object(Map::new()),
-    }
-}
-
-/// Removes the nulls that state that a field is absent.
-fn remove_absent(value: &mut Value) {
-    if let Value::Object(members) = value {
-        members.retain(|_, member| !member.is_null());
-        members.values_mut().for_each(remove_absent);
     }
 }
 
