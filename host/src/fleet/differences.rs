@@ -41,7 +41,7 @@ fn fields(operation: &Operation, observed: Option<&Object>, manager: &str) -> Ve
             let hides = id.kind.is_secret() || observed.form != Access::Full;
             let before = printable(plan::owned_part(body, observed, manager), hides);
             let after = printable(Value::Object((**body).clone()), hides);
-            let mut lines = diff::of(&before, &after);
+            let mut lines = diff::differences(&before, &after);
             if lines.is_empty() {
                 let why = if hides {
                     "hidden values"
@@ -74,7 +74,7 @@ fn status_fields(parent: &Object, after: &Map<String, Value>) -> Vec<String> {
         .keys()
         .map(|name| (name.clone(), parent["status"][name].clone()));
     let before = by_type(Value::Object(before.collect()));
-    diff::of(&before, &by_type(Value::Object(after.clone())))
+    diff::differences(&before, &by_type(Value::Object(after.clone())))
 }
 
 /// Turns conditions into an object by type, because their order has no meaning.

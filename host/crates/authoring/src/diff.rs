@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 /// Returns each place where two values differ, with both values; a missing one and a null are `absent`.
-pub fn of(expected: &Value, actual: &Value) -> Vec<String> {
+pub fn differences(expected: &Value, actual: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     add(expected, actual, String::new(), &mut lines);
     lines
@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn each_difference_is_named_with_both_values() {
         let recorded = json!({"children": [{"object": {"spec": {"replicas": 2}}}], "status": {}});
-        let differs = |now: Value| of(&recorded, &now).into_iter().next();
+        let differs = |now: Value| differences(&recorded, &now).into_iter().next();
         assert_eq!(differs(recorded.clone()), None);
         let now = json!({"children": [{"object": {"spec": {"replicas": 3}}}], "status": {}});
         let place = "children[0].object.spec.replicas is 3, and was 2";

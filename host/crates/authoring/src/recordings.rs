@@ -38,7 +38,7 @@ impl Repeated {
 
     /// Returns each place in which the new answer differs from the recorded one.
     pub(crate) fn differences(&self, recording: &Recording) -> Vec<String> {
-        diff::of(&Value::Object(recording.answer.clone()), &self.answer())
+        diff::differences(&Value::Object(recording.answer.clone()), &self.answer())
     }
 
     /// Replaces the recorded answer with the new one.

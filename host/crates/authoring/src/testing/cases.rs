@@ -142,7 +142,7 @@ impl Case {
             }
             Err(_) => Value::Null,
         };
-        let differences = diff::of(&expected, answer);
+        let differences = diff::differences(&expected, answer);
         if differences.is_empty() {
             return Ok(None);
         }

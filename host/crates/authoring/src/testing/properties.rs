@@ -389,7 +389,7 @@ fn same(
             "status": answer.report.status,
         })
     };
-    match diff::of(&comparable(first), &comparable(other)).first() {
+    match diff::differences(&comparable(first), &comparable(other)).first() {
         None => Ok(()),
         Some(difference) => {
             let problem = format!("the answer is another {when}: {difference}");
