@@ -27,14 +27,7 @@ fn passes_wait_for_required_kinds_only() {
     harness.list(SECRET, Vec::new());
     assert_eq!(kinds(&harness), [""; 0]);
     assert_eq!(harness.due(), ["web kind-changed"]);
-    let optional = harness
-        .state
-        .table
-        .statuses()
-        .into_iter()
-        .find(|watch| watch.kind == gvk(MONITOR))
-        .unwrap();
-    assert_eq!(optional.why, Some(Why::NotServed));
+    assert_eq!(harness.watch_status(MONITOR).why, Some(Why::NotServed));
 }
 
 #[test]
@@ -130,14 +123,8 @@ fn an_optional_kind_that_cannot_be_listed_is_left_out() {
         assert_eq!(left_out.is_empty(), waits, "{recorded} {age:?}");
         let triggered: &[&str] = if waits { &[] } else { &["web kind-changed"] };
         assert_eq!(harness.due(), triggered, "{recorded} {age:?}");
-        let monitors = harness
-            .state
-            .table
-            .statuses()
-            .into_iter()
-            .find(|status| status.kind == gvk(MONITOR))
-            .unwrap();
-        assert_eq!(monitors.is_awaited, waits, "{recorded} {age:?}");
+        let is_awaited = harness.watch_status(MONITOR).is_awaited;
+        assert_eq!(is_awaited, waits, "{recorded} {age:?}");
         harness.list(MONITOR, vec![]);
         assert_eq!(harness.due(), ["web kind-changed"], "{recorded} {age:?}");
     }

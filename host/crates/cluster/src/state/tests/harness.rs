@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::super::{subscribers::FIRST_LISTS_WAIT, *};
 use crate::{
+    WatchStatus,
     discovery::tests::kinds,
     interest::{ChildInterest, Why},
     machine::Since,
@@ -204,6 +205,13 @@ impl Harness {
         let mut lines: Vec<String> = taken.into_iter().map(line).collect();
         lines.sort();
         Ok(lines)
+    }
+
+    /// Returns the status of the watch for a kind.
+    pub(super) fn watch_status(&self, kind: &str) -> WatchStatus {
+        let statuses = self.state.table.statuses();
+        let status = statuses.into_iter().find(|watch| watch.kind == gvk(kind));
+        status.unwrap()
     }
 
     /// Returns the kinds that block every pass with the reasons, sorted by kind.
