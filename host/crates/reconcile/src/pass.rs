@@ -65,8 +65,7 @@ pub(crate) async fn run(
         let (pass, observed) = observe(context, running, id, trace).await; // reads the cache
         let skipped = match observed {
             Ok(observed) => {
-                let predicted_last = predicted.take();
-                match steps(&pass, &observed, round, &attempt, predicted_last).await {
+                match steps(&pass, &observed, round, &attempt, predicted.take()).await {
                     Ok(ControlFlow::Break(next)) => return next,
                     Ok(ControlFlow::Continue(accepted)) => {
                         predicted = Predicted::new(pass.epoch, observed, accepted);
