@@ -63,11 +63,13 @@ fn main() -> anyhow::Result<()> {
     let memcached = load(&engine, &bytes)?;
     let silent = load(&engine, &silent_guest()?)?;
     let input = Input::settled(&memcached)?;
+    let first = Input::first();
 
     let mut criterion = Criterion::default().configure_from_args();
     bench(&mut criterion, &memcached, &silent, &input);
     criterion.final_summary();
     summarize(&memcached, &silent, &input);
+    summarize_prediction(&memcached, first);
     Ok(())
 }
 
@@ -135,6 +137,39 @@ fn summarize(memcached: &Plugin, silent: &Plugin, input: &Input) {
     );
 }
 
+/// The times of a pass: whole, call and check.
+type Times = (Duration, Duration, Duration);
+
+/// Selects one of the times.
+type TimeOf = fn(&Times) -> Duration;
+
+/// Prints what a prediction adds to a parent's first pass.
+fn summarize_prediction(memcached: &Plugin, mut first: Input) {
+    let mut passes = [Vec::with_capacity(PASSES), Vec::with_capacity(PASSES)];
+    // In turns, because the machine's speed changes.
+    for _ in 0..PASSES {
+        for (predict, passes) in [false, true].into_iter().zip(&mut passes) {
+            first.predict = predict;
+            let started = Instant::now();
+            let timing = first.pass(memcached).timing;
+            passes.push((started.elapsed(), timing.call, timing.check));
+        }
+    }
+    println!("\na parent's first pass, alone and with a prediction, medians of {PASSES}");
+    let steps: [(&str, TimeOf); 3] = [
+        ("lower and guest", |pass| pass.1),
+        ("lift", |pass| pass.2),
+        ("whole", |pass| pass.0),
+    ];
+    for (name, step) in steps {
+        let [alone, predicting] = passes
+            .each_ref()
+            .map(|passes| median(passes.iter().map(step).collect()).as_secs_f64() * 1e6);
+        let percent = (predicting / alone - 1.0) * 100.0;
+        println!("  {name:<20} {alone:>8.1} us {predicting:>8.1} us, {percent:.0} % more");
+    }
+}
+
 fn median(mut times: Vec<Duration>) -> Duration {
     times.sort_unstable();
     times[times.len() / 2]
@@ -192,32 +227,31 @@ struct Input {
     pods: Vec<Arc<str>>,
     limits: Limits,
     bytes: usize,
+    predict: bool,
 }
 
 impl Input {
-    /// A parent with all children: the answer to the parent alone, as the cluster stores it.
-    fn settled(plugin: &Plugin) -> anyhow::Result<Self> {
-        let parent = json!({
-            "apiVersion": "cache.example.com/v1",
-            "kind": "Memcached",
-            "metadata": {
-                "name": "example-memcached",
-                "namespace": "default",
-                "uid": "11111111-2222-4333-8444-555555555555",
-                "generation": 1,
-                "creationTimestamp": "2026-01-01T00:00:00Z",
-            },
-            "spec": {"size": 3},
-        });
-        let mut input = Self {
-            parent: parent.to_string(),
+    /// A new parent: no children, no Pods.
+    fn first() -> Self {
+        Self {
+            parent: parent().to_string(),
             children: Vec::new(),
-            pods: (0..3).map(pod).collect(),
+            pods: Vec::new(),
             limits: Limits::default(),
             bytes: 0,
+            predict: true,
+        }
+    }
+
+    /// A parent with all children: the answer to the parent alone, as the cluster stores it.
+    fn settled(plugin: &Plugin) -> anyhow::Result<Self> {
+        let mut input = Self {
+            pods: (0..3).map(pod).collect(),
+            predict: false,
+            ..Self::first()
         };
         let End::Answered(Outcome::Desired(desired)) = input.pass(plugin).end else {
-            bail!("the guest wants nothing for {parent}");
+            bail!("the guest wants nothing for {}", input.parent);
         };
         input.children = desired
             .children
@@ -243,7 +277,7 @@ impl Input {
             children: &self.children,
             phase: Phase::Reconcile,
             namespace_terminating: false,
-            predict: false,
+            predict: self.predict,
         };
         let reads = Pods(self.pods.clone());
         plugin
@@ -251,6 +285,21 @@ impl Input {
             .expect("the code should be mapped")
             .0
     }
+}
+
+fn parent() -> Value {
+    json!({
+        "apiVersion": "cache.example.com/v1",
+        "kind": "Memcached",
+        "metadata": {
+            "name": "example-memcached",
+            "namespace": "default",
+            "uid": "11111111-2222-4333-8444-555555555555",
+            "generation": 1,
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        },
+        "spec": {"size": 3},
+    })
 }
 
 /// Adds the fields that the API server and the controllers set.
