@@ -4,6 +4,7 @@ pub(crate) mod analysis;
 pub(crate) mod epoch;
 pub(crate) mod faults;
 pub(crate) mod interest;
+pub(crate) mod predictions;
 
 use std::{collections::BTreeSet, sync::Arc};
 

@@ -1,7 +1,5 @@
 //! Call: runs the guest with the observed objects, and writes its log.
 
-use std::sync::atomic::Ordering;
-
 use innkeeper_cluster::{Observation, PassReads, Recording};
 use innkeeper_model::{
     ANNOTATION_KEY, Answer, Object, ObjectId, ReadFailure, ReadKey, error_chain,
@@ -40,13 +38,13 @@ pub(super) async fn call(
     entered: &Entered,
     predict: bool,
 ) -> Step<GuestAnswer> {
-    let predicts = &pass.epoch.predicts;
-    if predict && predicts.load(Ordering::Relaxed) {
+    let predictions = &pass.epoch.predictions;
+    if predict && predictions.ask() {
         let answer = call_once(pass, observed, entered, true).await?;
         if !matches!(answer.end, End::Faulted(_)) {
             return Ok(answer);
         }
-        predicts.store(false, Ordering::Relaxed);
+        predictions.faulted();
     }
     call_once(pass, observed, entered, false).await
 }

@@ -112,6 +112,7 @@ pub(super) async fn answer(
         let called = call(pass, observed, entered, false).await?;
         check_prediction(&predicted, accept(pass, observed, entered, called));
     }
+    pass.epoch.predictions.used();
     context.metrics.predicted();
     record_outcome(pass, &observed.parent, &Step::Ok(()));
     Ok(predicted)

@@ -6,7 +6,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Weak,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
 };
 
@@ -14,7 +14,7 @@ use innkeeper_model::{Condition, Object, ObjectId, Uid};
 use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
-use super::{Revision, analysis::Analysis};
+use super::{Revision, analysis::Analysis, predictions::Predictions};
 use crate::memory::{Memory, ledger::Generation};
 
 /// The period in which passes begin with the same [`Revision`]; each pass holds the epoch until the end.
@@ -28,8 +28,7 @@ pub(crate) struct Epoch {
     /// The passes that would write nothing.
     pub(crate) memory: Memory,
     pub(crate) given_up: GivenUp,
-    /// False once a call with a prediction has faulted.
-    pub(crate) predicts: AtomicBool,
+    pub(crate) predictions: Predictions,
 }
 
 impl Epoch {
@@ -46,7 +45,7 @@ impl Epoch {
             analysis: Mutex::new(analysis),
             memory: Memory::default(),
             given_up: GivenUp::default(),
-            predicts: AtomicBool::new(true),
+            predictions: Predictions::default(),
         })
     }
 
