@@ -63,18 +63,18 @@ pub struct Observed {
 /// An object's identity, parsed without the rest.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Head {
-    api_version: String,
-    kind: String,
-    metadata: HeadMetadata,
+pub(crate) struct Head {
+    pub(crate) api_version: String,
+    pub(crate) kind: String,
+    pub(crate) metadata: HeadMetadata,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct HeadMetadata {
+pub(crate) struct HeadMetadata {
     name: String,
-    namespace: String,
-    generation: i64,
+    pub(crate) namespace: String,
+    pub(crate) generation: i64,
     deletion_timestamp: Option<String>,
 }
 
@@ -94,6 +94,12 @@ impl Observed {
     /// The child with a record of the parts that are read.
     pub(crate) fn recorded(mut self) -> Self {
         self.reads = Reads::recorded();
+        self
+    }
+
+    /// The child with a known identity, which is not parsed again.
+    pub(crate) fn with_head(mut self, head: Head) -> Self {
+        self.head = head.into();
         self
     }
 

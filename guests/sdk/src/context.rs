@@ -31,6 +31,19 @@ impl<'a, R: Reconciler> Context<'a, R> {
         })
     }
 
+    /// The context of another request with the same configuration.
+    pub(crate) fn with_request<'b>(
+        self,
+        request: &'b Request,
+        host: &'b dyn Host,
+    ) -> Context<'b, R> {
+        Context {
+            request,
+            host,
+            config: self.config,
+        }
+    }
+
     /// The request with the parent and the observed children.
     pub const fn request(&self) -> &'a Request {
         self.request

@@ -13,8 +13,8 @@ use crate::fault::{Fault, FaultKind};
 use crate::host::{Denied, Host, ListSelector, LogLevel, ObjectRef};
 use crate::json::canonical;
 use crate::manifest::{Access, ChildKind, Manifest, ParentKind, ReadKind, ReadScope, Scope};
-use crate::prediction::{PredictedChild, Prediction, predict};
-pub use crate::reconciler::{describe, run};
+use crate::prediction::{PredictedChild, Prediction};
+pub use crate::reconciler::{Predicting, describe, run};
 use crate::request::{Phase, Request};
 
 /// Exports the reconcilers of this crate as a plugin: one type for each kind of parent.
@@ -43,8 +43,16 @@ macro_rules! export {
                 request: &$crate::request::Request,
                 host: &dyn $crate::host::Host,
             ) -> Result<$crate::answer::Answer, $crate::fault::Fault> {
+                Self::run(request, host, false).map(|(answer, _)| answer)
+            }
+
+            fn run(
+                request: &$crate::request::Request,
+                host: &dyn $crate::host::Host,
+                predicts: bool,
+            ) -> Result<$crate::export::Predicting, $crate::fault::Fault> {
                 $(
-                    if let Some(answer) = $crate::export::run::<$reconciler>(request, host) {
+                    if let Some(answer) = $crate::export::run::<$reconciler>(request, host, predicts) {
                         return answer;
                     }
                 )+
@@ -68,7 +76,7 @@ macro_rules! export {
                     $crate::bindings::innkeeper::plugin::types::Outcome,
                     $crate::bindings::innkeeper::plugin::types::Fault,
                 > {
-                    $crate::export::export_answer(request, Plugin::describe, Plugin::reconcile)
+                    $crate::export::export_answer(request, Plugin::describe, Plugin::run)
                 }
             }
 
@@ -118,17 +126,12 @@ pub fn export_manifest(describe: Describe) -> wit::Manifest {
 pub fn export_answer(
     input: wit::Request,
     describe: Describe,
-    reconcile: fn(&Request, &dyn Host) -> Result<Answer, Fault>,
+    reconcile: Reconcile,
 ) -> Result<wit::Outcome, wit::Fault> {
     install_panic_hook();
-    let host = WitHost(describe);
     let predicts = input.predict;
-    let request = request(input);
-    let answered = reconcile(&request, &host).map_err(fault)?;
-    let prediction = match &answered {
-        Answer::Desired(desired) if predicts => predict(&request, &host, desired, reconcile),
-        _ => None,
-    };
+    let (answered, prediction) =
+        reconcile(&request(input), &WitHost(describe), predicts).map_err(fault)?;
     Ok(answer(answered, prediction))
 }
 
@@ -140,6 +143,7 @@ fn install_panic_hook() {
 }
 
 type Describe = fn() -> Manifest;
+type Reconcile = fn(&Request, &dyn Host, bool) -> Result<Predicting, Fault>;
 
 /// The host behind the component's imports.
 struct WitHost(Describe);

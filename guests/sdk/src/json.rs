@@ -19,6 +19,15 @@ pub(crate) fn to_value(value: &impl Serialize) -> Value {
     value
 }
 
+/// Returns the value as JSON text.
+///
+/// # Panics
+///
+/// Panics if the value cannot be written as JSON, such as a map whose keys are not strings.
+pub(crate) fn text(value: &(impl Serialize + ?Sized)) -> String {
+    serde_json::to_string(value).expect("should be a type that can be written as JSON")
+}
+
 /// Removes null members and null items, at every depth.
 pub fn remove_nulls(value: &mut Value) {
     match value {

@@ -4,14 +4,17 @@
 //! here costs a call and nothing else.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use serde_json::{Map, Value, json};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use crate::answer::{Answer, Desired, Report};
 use crate::child::{ApplyPolicy, Child, RemovalPolicy};
-use crate::children::{Children, Observed, group_of};
+use crate::children::{Children, Head, HeadMetadata, Observed, group_of};
 use crate::fault::Fault;
 use crate::host::{Denied, Host, ListSelector, LogLevel, ObjectRef};
 use crate::json;
@@ -19,7 +22,7 @@ use crate::request::Request;
 
 /// The next report, and the assumptions behind it.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Prediction {
+pub struct Prediction {
     pub(crate) report: Report,
     pub(crate) children: Vec<PredictedChild>,
 }
@@ -28,6 +31,7 @@ pub(crate) struct Prediction {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PredictedChild {
     pub(crate) key: String,
+    /// JSON pointers with the values there; none: as the answer states it, or absent.
     pub(crate) parts: Vec<(String, Option<Value>)>,
 }
 
@@ -36,9 +40,9 @@ pub(crate) fn predict(
     request: &Request,
     host: &dyn Host,
     desired: &Desired,
-    reconcile: impl Fn(&Request, &dyn Host) -> Result<Answer, Fault>,
+    reconcile: impl FnOnce(&Request, &dyn Host) -> Result<Answer, Fault>,
 ) -> Option<Prediction> {
-    let children = expected_children(request, &desired.children)?;
+    let (children, values) = expected_children(request, &desired.children)?;
     let next = request.with_children(children);
     let host = SecondHost {
         host,
@@ -51,30 +55,38 @@ pub(crate) fn predict(
     if host.is_unique.get() || second.children != desired.children {
         return None;
     }
-    let predicted = next
-        .children
-        .iter()
-        .filter(|child| child.reads().is_recorded());
+    let predicted = |child: &Observed| predicted_child(child, values.get(child.key.as_ref()?)?);
     Some(Prediction {
-        children: predicted.map(predicted_child).collect::<Option<_>>()?,
+        children: next
+            .children
+            .iter()
+            .filter(|child| child.reads().is_recorded())
+            .map(predicted)
+            .collect::<Option<_>>()?,
         report: second.report,
     })
 }
 
 /// Returns the parts that were read, with their values; none if the whole object was read.
-fn predicted_child(child: &Observed) -> Option<PredictedChild> {
-    let part = |pointer: &String| (pointer.clone(), child.tree().pointer(pointer).cloned());
+fn predicted_child(child: &Observed, values: &Value) -> Option<PredictedChild> {
+    let part = |pointer: String| {
+        let value = values.pointer(&pointer).cloned();
+        (pointer, value)
+    };
     Some(PredictedChild {
         key: child.key.clone()?,
-        parts: child.reads().parts()?.iter().map(part).collect(),
+        parts: child.reads().parts()?.into_iter().map(part).collect(),
     })
 }
 
+/// The values of changed children that the answer does not state, by key.
+type Values = BTreeMap<String, Value>;
+
 /// Returns the children as the next call observes them; none if that is unknown, or if they stay as they are.
-fn expected_children(request: &Request, stated: &[Child]) -> Option<Children> {
+fn expected_children(request: &Request, stated: &[Child]) -> Option<(Children, Values)> {
     let mut children = Vec::with_capacity(stated.len());
+    let mut values = Values::new();
     let mut rest: Vec<&Observed> = request.children.iter().collect();
-    let mut is_changed = false;
     for child in stated {
         let index = rest
             .iter()
@@ -84,10 +96,16 @@ fn expected_children(request: &Request, stated: &[Child]) -> Option<Children> {
             Some(observed) => after_apply(observed, child),
             // The host waits for other children, or never creates it.
             None if child.apply == ApplyPolicy::Hold || !child.after.is_empty() => continue,
-            None => Some(after_create(child, request.namespace())),
+            None => Some(after_create(child, request.namespace())?),
         };
-        is_changed |= expected.is_some();
-        children.extend(expected.or_else(|| observed.cloned()));
+        let child = match expected {
+            Some((expected, unstated)) => {
+                values.insert(child.key.clone(), unstated);
+                Some(expected)
+            }
+            None => observed.cloned(),
+        };
+        children.extend(child);
     }
     // The host deletes such a child, and nobody knows how long that takes.
     if !rest.iter().all(|observed| observed.retained) {
@@ -95,7 +113,7 @@ fn expected_children(request: &Request, stated: &[Child]) -> Option<Children> {
     }
     children.extend(rest.into_iter().cloned());
     children.sort_by(|left, right| order(left).cmp(&order(right)));
-    is_changed.then(|| Children::new(children))
+    (!values.is_empty()).then(|| (Children::new(children), values))
 }
 
 /// The order in which the host lists children.
@@ -113,22 +131,58 @@ fn is_same(observed: &Observed, child: &Child, parent_namespace: &str) -> bool {
         && group_of(observed.api_version()) == group_of(text("/apiVersion").unwrap_or_default())
 }
 
-/// Returns a child as the API server shows it after its creation, without what the server and the host add.
-fn after_create(child: &Child, parent_namespace: &str) -> Observed {
-    let mut object = Value::clone(&child.object);
-    // A null states that a field is absent.
-    json::remove_nulls(&mut object);
-    let status = initial_status(&object);
-    object["status"] = status;
-    object["metadata"]["generation"] = json!(1);
-    if !parent_namespace.is_empty() && object["metadata"]["namespace"].is_null() {
-        object["metadata"]["namespace"] = json!(parent_namespace);
+/// Returns a child as the API server shows it after its creation, without what the server and the host add, and the
+/// values that the child does not state; none if it states a status, because only the kind's definition tells whether
+/// that is stored.
+fn after_create(child: &Child, parent_namespace: &str) -> Option<(Observed, Value)> {
+    let text = child.object.text();
+    let outline: Outline<'_> = serde_json::from_str(&text).ok()?;
+    if outline.status.is_some() {
+        return None;
     }
-    expected(child, &object)
+    let mut values =
+        json!({"metadata": {"generation": 1}, "status": initial_status(&outline.kind)});
+    let mut metadata: HeadMetadata = serde_json::from_str(outline.metadata.get()).ok()?;
+    metadata.generation = 1;
+    if metadata.namespace.is_empty() && !parent_namespace.is_empty() {
+        parent_namespace.clone_into(&mut metadata.namespace);
+        values["metadata"]["namespace"] = parent_namespace.into();
+    }
+    let expected = with_values(&text, outline.metadata, &values)?;
+    let head = Head {
+        api_version: outline.api_version,
+        kind: outline.kind,
+        metadata,
+    };
+    Some((expected_child(child, expected).with_head(head), values))
 }
 
-/// Returns an existing child as it is after the write of the stated fields; none if nothing has to be written.
-fn after_apply(observed: &Observed, child: &Child) -> Option<Observed> {
+/// A stated object, read once: of the SDK's work for a prediction, most is reading texts.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Outline<'a> {
+    api_version: String,
+    kind: String,
+    #[serde(borrow)]
+    metadata: &'a RawValue,
+    status: Option<IgnoredAny>,
+}
+
+/// Writes values into the text of an object that does not have them: a tree of the object would cost several times the
+/// copy.
+fn with_values(text: &str, metadata: &RawValue, values: &Value) -> Option<String> {
+    let start = metadata.get().as_ptr().addr() - text.as_ptr().addr();
+    let (head, tail) = text.split_at_checked(start + 1)?;
+    let added = json::text(&values["metadata"]);
+    let added = added.strip_prefix('{')?.strip_suffix('}')?;
+    let status = json::text(&values["status"]);
+    let tail = tail.strip_suffix('}')?;
+    Some(format!("{head}{added},{tail},\"status\":{status}}}"))
+}
+
+/// Returns an existing child as it is after the write of the stated fields, and its values; none if nothing has to be
+/// written.
+fn after_apply(observed: &Observed, child: &Child) -> Option<(Observed, Value)> {
     if child.apply != ApplyPolicy::Always
         || observed.is_deleting()
         || covers(observed.tree(), &child.object)
@@ -142,22 +196,22 @@ fn after_apply(observed: &Observed, child: &Child) -> Option<Observed> {
     if object.get("spec") != before.get("spec") {
         object["metadata"]["generation"] = json!(before["metadata"]["generation"].as_i64()? + 1);
     }
-    Some(expected(child, &object))
+    Some((expected_child(child, json::text(&object)), object))
 }
 
-fn expected(child: &Child, object: &Value) -> Observed {
+fn expected_child(child: &Child, text: String) -> Observed {
     let retained = child.removal == RemovalPolicy::Retain;
-    Observed::new(Some(child.key.clone()), retained, object.to_string()).recorded()
+    Observed::new(Some(child.key.clone()), retained, text).recorded()
 }
 
 /// Returns the status with which the API server answers a create, for the kinds whose status reports are about.
-fn initial_status(object: &Value) -> Value {
-    match object["kind"].as_str() {
+fn initial_status(kind: &str) -> Value {
+    match kind {
         // These counts are required fields, the others are left out while they are 0.
-        Some("StatefulSet") => json!({"availableReplicas": 0, "replicas": 0}),
-        Some("PersistentVolumeClaim") => json!({"phase": "Pending"}),
-        Some("Service" | "Ingress") => json!({"loadBalancer": {}}),
-        _ => Value::Object(Map::new()),
+        "StatefulSet" => json!({"availableReplicas": 0, "replicas": 0}),
+        "PersistentVolumeClaim" => json!({"phase": "Pending"}),
+        "Service" | "Ingress" => json!({"loadBalancer": {}}),
+        _ => json!({}),
     }
 }
 

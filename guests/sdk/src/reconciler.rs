@@ -15,6 +15,7 @@ use crate::fault::Fault;
 use crate::host::Host;
 use crate::kinds::ChildKinds;
 use crate::manifest::Manifest;
+use crate::prediction::{Prediction, predict};
 use crate::request::{PARENT_BYTES_MAX, Phase, Request};
 
 /// Reconciles one kind of parent: computes the desired children of one parent at a time.
@@ -124,15 +125,32 @@ pub fn describe<R: Reconciler>() -> Manifest {
     manifest
 }
 
+/// An answer, and the next report if it was predicted.
+pub type Predicting = (Answer, Option<Prediction>);
+
 #[doc(hidden)]
-/// Runs a pass if the parent is of the reconciler's kind.
-pub fn run<R: Reconciler>(request: &Request, host: &dyn Host) -> Option<Result<Answer, Fault>> {
+/// Runs a pass if the parent is of the reconciler's kind, and predicts the next report on request.
+pub fn run<R: Reconciler>(
+    request: &Request,
+    host: &dyn Host,
+    predicts: bool,
+) -> Option<Result<Predicting, Fault>> {
     R::Parent::is_parent_of(request).then(|| {
         let parent = request.parent_within::<R::Parent>(R::PARENT_BYTES_MAX)?;
         let cx = Context::new(request, host)?;
-        match request.phase {
-            Phase::Reconcile => R::reconcile(&parent, &cx),
-            Phase::Finalize => R::finalize(&parent, &cx),
-        }
+        let pass = |cx: &Context<'_, R>| match cx.phase {
+            Phase::Reconcile => R::reconcile(&parent, cx),
+            Phase::Finalize => R::finalize(&parent, cx),
+        };
+        let answer = pass(&cx)?;
+        let prediction = match &answer {
+            Answer::Desired(desired) if predicts => {
+                predict(request, host, desired, |next, host| {
+                    pass(&cx.with_request(next, host))
+                })
+            }
+            _ => None,
+        };
+        Ok((answer, prediction))
     })
 }

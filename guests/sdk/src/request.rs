@@ -66,8 +66,16 @@ impl Request {
 
     /// The same request with other children.
     pub(crate) fn with_children(&self, children: Children) -> Self {
-        let parent = self.parent_text.clone();
-        Self::new(parent, children, self.config_text.clone(), self.phase)
+        Self {
+            parent_text: self.parent_text.clone(),
+            config_text: self.config_text.clone(),
+            head: self.head.clone(),
+            status: self.status.clone(),
+            parent: self.parent.clone(),
+            children,
+            phase: self.phase,
+            namespace_terminating: self.namespace_terminating,
+        }
     }
 
     /// The parent, typed, if it has at most [`PARENT_BYTES_MAX`].

@@ -1,5 +1,6 @@
 //! An object stated by a reconciler: JSON text, and a value tree only on access.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::ops::{Deref, DerefMut};
 
@@ -26,8 +27,7 @@ impl Stated {
     ///
     /// Panics if the value cannot be written as JSON, such as a map whose keys are not strings.
     pub(crate) fn new(object: &impl Serialize) -> Self {
-        let text =
-            serde_json::to_string(object).expect("should be a type that can be written as JSON");
+        let text = json::text(object);
         // Typed objects of k8s-openapi have no null members, only an empty status. A text that contains
         // one of these forms as data takes the slow path and gives the same result; the word alone is in
         // every script that names /dev/null.
@@ -56,6 +56,14 @@ impl Stated {
         Self {
             text: None,
             tree: OnceCell::from(tree),
+        }
+    }
+
+    /// The text without null members, which state that a field is absent.
+    pub(crate) fn text(&self) -> Cow<'_, str> {
+        match &self.text {
+            Some(text) => text.into(),
+            None => json::text(&json::to_value(self.tree())).into(),
         }
     }
 

@@ -51,7 +51,7 @@ pub struct Prediction {
 pub struct PredictedChild {
     /// The child's key in the answer.
     pub key: String,
-    /// JSON pointers with the values that the object must have there; `None` for an absent part.
+    /// JSON pointers with the values that the object must have there; `None` for what the answer states there, or nothing.
     pub parts: Vec<(String, Option<Value>)>,
 }
 

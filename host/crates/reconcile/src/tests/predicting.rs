@@ -43,6 +43,7 @@ async fn a_prediction_that_holds_is_reported_without_a_second_call() {
     for (pointer, value) in [
         ("/data/says", Some(r#""hello""#)),
         ("/data", Some(r#"{"says":"hello"}"#)),
+        ("/data/says", None),
         ("/status", None),
     ] {
         let status = status_after(guest_predicting(pointer, value, NO_SECOND_CALL)).await;
@@ -55,7 +56,7 @@ async fn a_prediction_that_holds_is_reported_without_a_second_call() {
 async fn a_prediction_that_does_not_hold_costs_a_call() {
     for (pointer, value) in [
         ("/data/says", Some(r#""other""#)),
-        ("/data/says", None),
+        ("/metadata/uid", None),
         ("/status", Some("{}")),
         ("", Some(r#"{"data":{"says":"hello"}}"#)),
     ] {

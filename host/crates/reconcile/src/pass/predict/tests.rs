@@ -41,7 +41,10 @@ fn stated(name: &str) -> Child {
         kind: Gvk::new("", "v1", "ConfigMap"),
         namespace: Some("a".to_owned()),
         name: name.to_owned(),
-        object: serde_json::Map::new(),
+        object: serde_json::Map::from_iter([(
+            "data".to_owned(),
+            json!({"unit": "l", "gone": null}),
+        )]),
         generate: Vec::new(),
         apply: ApplyPolicy::Always,
         removal: RemovalPolicy::Delete,
@@ -58,7 +61,7 @@ fn holds(after: impl FnOnce(&mut Vec<Object>)) -> bool {
         object(
             "ConfigMap",
             "web",
-            &json!({"data": {"size": 3}, "status": {}}),
+            &json!({"data": {"size": 3, "unit": "l"}, "status": {}}),
         ),
     ];
     after(&mut children);
@@ -66,7 +69,9 @@ fn holds(after: impl FnOnce(&mut Vec<Object>)) -> bool {
         key: "web".to_owned(),
         parts: vec![
             ("/data/size".to_owned(), Some(json!(3))),
+            ("/data/unit".to_owned(), None),
             ("/data/other".to_owned(), None),
+            ("/data/gone".to_owned(), None),
         ],
     };
     agree(
@@ -84,15 +89,32 @@ type Change = fn(&mut Vec<Object>);
 fn a_prediction_holds_only_if_each_child_is_as_assumed() {
     assert!(holds(|_| {}));
     assert!(
-        holds(|children| children[1].json = json!({"data": {"size": 3, "x": 1}}).to_string().into()),
+        holds(
+            |children| children[1].json = json!({"data": {"size": 3, "unit": "l", "x": 1}})
+                .to_string()
+                .into()
+        ),
         "an unread field"
     );
-    let changes: [(&str, Change); 10] = [
+    let changes: [(&str, Change); 13] = [
         ("a part that was read", |children| {
-            children[1].json = json!({"data": {"size": 4}}).to_string().into();
+            children[1].json = json!({"data": {"size": 4, "unit": "l"}}).to_string().into();
+        }),
+        ("a stated part", |children| {
+            children[1].json = json!({"data": {"size": 3, "unit": "g"}}).to_string().into();
+        }),
+        ("a stated part that is absent", |children| {
+            children[1].json = json!({"data": {"size": 3}}).to_string().into();
         }),
         ("a part that should be absent", |children| {
-            children[1].json = json!({"data": {"size": 3, "other": 1}}).to_string().into();
+            children[1].json = json!({"data": {"size": 3, "unit": "l", "other": 1}})
+                .to_string()
+                .into();
+        }),
+        ("a part that is stated absent", |children| {
+            children[1].json = json!({"data": {"size": 3, "unit": "l", "gone": 1}})
+                .to_string()
+                .into();
         }),
         ("a child that was not created", |children| {
             children.remove(1);
