@@ -21,7 +21,8 @@ pub use crate::prediction::Reads;
 /// After an answer that creates or changes children, the SDK predicts the next report, which saves a call: it runs the
 /// reconciler once more with the children as just stated. The prediction holds if the API server answers with the same
 /// values in the parts that this run has read. So read what the report needs: [`status`](Self::status),
-/// [`generation`](Self::generation), [`is_stale`](Self::is_stale) or a [`field`](Self::field).
+/// [`generation`](Self::generation), [`is_stale`](Self::is_stale), an [`annotation`](Self::annotation) or another
+/// [`field`](Self::field).
 /// [`parse`](Self::parse), [`object`](Self::object) and [`raw`](Self::raw) read the whole object, which the API server
 /// always completes: then there is no prediction. Reads of other children, which the answer leaves alone, do not matter.
 ///
@@ -162,6 +163,11 @@ impl Observed {
         self.tree().pointer(pointer)
     }
 
+    /// The value of an annotation.
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.field(&annotation_pointer(key))?.as_str()
+    }
+
     fn typed<T: DeserializeOwned>(&self) -> Result<T, Fault> {
         serde_json::from_str(&self.text).map_err(|problem| {
             Fault::retry(format!(
@@ -238,6 +244,12 @@ impl Observed {
 pub fn is_stale(object: &Value) -> bool {
     let number = |pointer| object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
     number("/status/observedGeneration") < number("/metadata/generation")
+}
+
+/// Returns the JSON pointer of an annotation, for [`Reads::add`].
+pub fn annotation_pointer(key: &str) -> String {
+    let key = key.replace('~', "~0").replace('/', "~1");
+    format!("/metadata/annotations/{key}")
 }
 
 pub(crate) fn group_of(api_version: &str) -> &str {

@@ -18,6 +18,7 @@ use crate::request::{Phase, Request};
 mod answers;
 mod definitions;
 mod golden;
+mod predictions;
 mod selector;
 mod statuses;
 mod variants;
@@ -25,6 +26,7 @@ mod variants;
 pub use answers::answer_problems;
 pub use definitions::definition_problems;
 pub use golden::assert_golden;
+pub use predictions::predicted_parts;
 pub use variants::{ReverseOrder, reverse_order, with_defaults};
 
 /// A reconciler's read.
