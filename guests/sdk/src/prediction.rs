@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::answer::{Answer, Desired, Report};
-use crate::child::{ApplyPolicy, Child, RemovalPolicy};
+use crate::child::{ApplyPolicy, Child, Readiness, RemovalPolicy};
 use crate::children::{Children, Head, HeadMetadata, Observed, group_of};
 use crate::fault::Fault;
 use crate::host::{Denied, Host, ListSelector, LogLevel, ObjectRef};
@@ -95,7 +95,7 @@ fn expected_children(request: &Request, stated: &[Child]) -> Option<(Children, V
         let expected = match observed {
             Some(observed) => after_apply(observed, child),
             // The host waits for other children, or never creates it.
-            None if child.apply == ApplyPolicy::Hold || !child.after.is_empty() => continue,
+            None if child.apply == ApplyPolicy::Hold || waits(request, stated, child) => continue,
             None => Some(after_create(child, request.namespace())?),
         };
         let child = match expected {
@@ -114,6 +114,28 @@ fn expected_children(request: &Request, stated: &[Child]) -> Option<(Children, V
     children.extend(rest.into_iter().cloned());
     children.sort_by(|left, right| order(left).cmp(&order(right)));
     (!values.is_empty()).then(|| (Children::new(children), values))
+}
+
+/// Returns whether the host waits for other children before it creates this one. Their status is not read: a Pod or a
+/// workload is not ready while the parent is new.
+fn waits(request: &Request, stated: &[Child], child: &Child) -> bool {
+    let is_ready = |other: &Child| {
+        request.children.has(other)
+            && match other.readiness {
+                Readiness::Ready => true,
+                Readiness::NotReady => false,
+                Readiness::Derive => !matches!(
+                    other.kind(),
+                    "Deployment" | "StatefulSet" | "DaemonSet" | "Job" | "Pod"
+                ),
+            }
+    };
+    let is_ready_key = |key: &String| {
+        stated
+            .iter()
+            .any(|other| other.key == *key && is_ready(other))
+    };
+    !child.after.iter().all(is_ready_key)
 }
 
 /// The order in which the host lists children.

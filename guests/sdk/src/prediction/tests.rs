@@ -301,3 +301,38 @@ fn nothing_is_predicted_from_the_time_a_prune_an_unchanged_child_or_a_fault() {
     assert!(!predicts(&same, &|_| answer(&web)), "an unchanged child");
     assert!(!predicts(&other, &|_| answer(&web)), "a prune");
 }
+
+#[test]
+fn a_child_is_expected_once_the_children_before_it_are_ready() {
+    let config_map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+    let config = || Child::untyped("before", &config_map);
+    let workload = || Child::untyped("before", &deployment("a", 1));
+    for (before, is_observed, expected) in [
+        (config(), true, &["web"][..]),
+        (config(), false, &["before"]),
+        (config().not_ready(), true, &[]),
+        (workload(), true, &[]),
+        (workload().ready(), true, &["web"]),
+    ] {
+        let mut request = TestRequest::new(&parent());
+        if is_observed {
+            request = request.child("before", &before.object);
+        }
+        let web = Child::untyped("web", &deployment("web", 1)).after(["before"]);
+        let desired = Desired {
+            children: vec![before, web],
+            report: Report::new(),
+        };
+        let request = request.build();
+        let predicted = predict(&request, &FakeHost::new(), &desired, |_, _| {
+            Ok(desired.clone().into())
+        });
+        let children = predicted.map(|predicted| predicted.children);
+        let keys: Vec<String> = children
+            .into_iter()
+            .flatten()
+            .map(|child| child.key)
+            .collect();
+        assert_eq!(keys, expected, "{:?}", desired.children[0]);
+    }
+}
