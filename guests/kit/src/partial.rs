@@ -9,7 +9,10 @@ use std::marker::PhantomData;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::{DeserializeOwned, IgnoredAny};
+
+use innkeeper_sdk::children::{Children, annotation_pointer};
+use innkeeper_sdk::fault::Fault;
 
 /// An observed object of the kind `K`, with only the spec and status fields that the guest needs.
 ///
@@ -52,6 +55,58 @@ pub struct Partial<K, Spec = IgnoredAny, Status = IgnoredAny> {
     pub status: Status,
     #[serde(skip)]
     kind: PhantomData<fn() -> K>,
+}
+
+/// Returns the child of this kind and name for a caller that uses these annotations and parts alone, as JSON pointers.
+///
+/// Predictions then depend on nothing else of the child (see [`Observed`]). The API server and the host add members to
+/// labels, annotations and the spec, so the parts must be single members of these.
+///
+/// ```
+/// use innkeeper_kit::partial::{self, Partial};
+/// use innkeeper_sdk::testing::TestRequest;
+/// use k8s_openapi::api::batch::v1::{CronJob, CronJobStatus};
+/// use serde::de::IgnoredAny;
+/// use serde_json::json;
+///
+/// type Schedule = Partial<CronJob, IgnoredAny, CronJobStatus>;
+///
+/// let parent = json!({"apiVersion": "example.com/v1", "kind": "Pond", "metadata": {"name": "a"}});
+/// let nightly = json!({
+///     "apiVersion": "batch/v1", "kind": "CronJob",
+///     "metadata": {"name": "a", "annotations": {"example.com/hash": "1f"}},
+/// });
+/// let children = TestRequest::new(&parent).child("nightly", &nightly).build().children;
+/// let schedule: Option<Schedule> =
+///     partial::find(&children, "a", &["example.com/hash"], &["/status/lastScheduleTime"]).unwrap();
+/// assert!(schedule.unwrap().status.last_schedule_time.is_none());
+/// ```
+///
+/// # Errors
+///
+/// `retry` with the field that does not parse.
+///
+/// [`Observed`]: innkeeper_sdk::children::Observed
+pub fn find<T>(
+    children: &Children,
+    name: &str,
+    annotations: &[&str],
+    parts: &[&str],
+) -> Result<Option<T>, Fault>
+where
+    T: Resource<DynamicType = ()> + DeserializeOwned,
+{
+    let Some(child) = children.find::<T>(name) else {
+        return Ok(None);
+    };
+    let (object, reads) = child.parse_recorded()?;
+    for key in annotations {
+        reads.add(&annotation_pointer(key));
+    }
+    for pointer in parts {
+        reads.add(pointer);
+    }
+    Ok(Some(object))
 }
 
 impl<K, Spec, Status> Resource for Partial<K, Spec, Status>

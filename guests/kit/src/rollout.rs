@@ -6,6 +6,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 
+use innkeeper_sdk::children::Observed;
 use innkeeper_sdk::hash::sha256_hex;
 
 /// The annotation of a child with the hash of the template that its plugin stated last.
@@ -69,6 +70,11 @@ impl TemplateHash {
     pub fn is_on(&self, metadata: &ObjectMeta) -> bool {
         let annotations = metadata.annotations.as_ref();
         self.is(annotations.and_then(|annotations| annotations.get(TEMPLATE_HASH)))
+    }
+
+    /// Returns whether an observed child was written with this template.
+    pub fn is_on_child(&self, child: &Observed) -> bool {
+        child.annotation(TEMPLATE_HASH) == Some(&*self.0)
     }
 
     pub(crate) fn is(&self, annotation: Option<&String>) -> bool {
