@@ -174,7 +174,7 @@ impl Claim {
         Self {
             key,
             field,
-            observed: observed.and_then(|observed| observed.parse().ok()),
+            observed: observed.and_then(|observed| ObservedClaim::new(observed).ok()),
             name,
             declared: DeclaredClaim {
                 size,
@@ -191,7 +191,7 @@ impl Claim {
         let declared = match &self.observed {
             None => declared,
             Some(observed) => DeclaredClaim {
-                storage_class_name: observed.spec.storage_class_name.clone(),
+                storage_class_name: observed.storage_class_name().map(str::to_owned),
                 ..declared
             },
         };

@@ -334,7 +334,7 @@ fn check_claims(
             None => missing.push(name),
             Some(claim) => {
                 let check = |claimant: Claimant<'_>| {
-                    check_reference(claimant, limits.references, "claim", &claim.metadata)
+                    check_reference(claimant, limits.references, "claim", claim.metadata())
                 };
                 let owner = owner.filter(|_| local == Some(name));
                 if owner.is_none_or(|owner| check(owner).is_err()) {
@@ -360,7 +360,7 @@ pub(crate) fn check_made(
 ) -> Result<(), Stop> {
     for name in names {
         if let Some(claim) = claim::find(request, host, &name)? {
-            check_reference(request, limits.references, "claim", &claim.metadata)
+            check_reference(request, limits.references, "claim", claim.metadata())
                 .map_err(refused)?;
         }
     }

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::quantity::Amount;
 use innkeeper_sdk::child::{Child, metadata};
+use innkeeper_sdk::children::{Observed, Reads, annotation_pointer};
 use innkeeper_sdk::fault::Fault;
 use innkeeper_sdk::host::Host;
 use innkeeper_sdk::kinds::{ChildKinds, Includes};
@@ -161,19 +162,21 @@ impl DeclaredClaim {
         if Amount::parse(size).is_none() {
             return Err(format!("{path}.size: \"{size}\" is not a quantity"));
         }
-        let Some(ObservedClaim { spec, .. }) = observed else {
+        let Some(observed) = observed else {
             return Ok(());
         };
         let differs = |field: &str, value: &str| {
             format!("{path}: claim {name} exists with {field} {value}, which cannot change")
         };
-        if let (Some(declared), Some(class)) = (&self.storage_class_name, &spec.storage_class_name)
+        // Without a declared class, the default class of the API server is not read.
+        if let Some(declared) = &self.storage_class_name
+            && let Some(class) = observed.storage_class_name()
             && declared != class
         {
             return Err(differs("storageClassName", class));
         }
-        if sorted(&self.access_modes) != sorted(&spec.access_modes) {
-            let modes: Vec<&str> = sorted(&spec.access_modes);
+        let modes = sorted(observed.access_modes());
+        if sorted(&self.access_modes) != modes {
             return Err(differs("accessModes", &modes.join(", ")));
         }
         Ok(())
@@ -229,7 +232,7 @@ pub fn find(
 ) -> Result<Option<ObservedClaim>, Fault> {
     // A child is in the request, and needs neither a read nor a grant.
     if let Some(child) = request.children.find::<PersistentVolumeClaim>(name) {
-        return Ok(Some(child.parse()?));
+        return ObservedClaim::new(child).map(Some);
     }
     let api_version = PersistentVolumeClaim::api_version(&());
     let kind = PersistentVolumeClaim::kind(&());
@@ -240,20 +243,18 @@ pub fn find(
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ObservedClaim {
-    /// The specification, with the defaults that the API server adds.
-    pub spec: ObservedClaimSpec,
-    /// The claim's metadata.
-    pub metadata: ObjectMeta,
+    metadata: ObjectMeta,
+    spec: ClaimSpec,
+    /// The methods record what they return, because predictions hold only if that stays the same.
+    #[serde(skip)]
+    reads: Reads,
 }
 
-/// An [`ObservedClaim`]'s spec.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct ObservedClaimSpec {
-    /// The access modes as Kubernetes writes them: `ReadWriteOnce`.
-    pub access_modes: Vec<String>,
-    /// The storage class; none where the cluster has no default.
-    pub storage_class_name: Option<String>,
+struct ClaimSpec {
+    access_modes: Vec<String>,
+    storage_class_name: Option<String>,
     resources: ClaimResources,
 }
 
@@ -264,18 +265,55 @@ struct ClaimResources {
 }
 
 impl ObservedClaim {
+    /// The claim that is an observed child.
+    ///
+    /// # Errors
+    ///
+    /// `retry` with the field that does not parse.
+    pub fn new(child: &Observed) -> Result<Self, Fault> {
+        let (claim, reads) = child.parse_recorded::<Self>()?;
+        Ok(Self { reads, ..claim })
+    }
+
+    /// The access modes as Kubernetes writes them: `ReadWriteOnce`.
+    pub fn access_modes(&self) -> &[String] {
+        self.reads.add("/spec/accessModes");
+        &self.spec.access_modes
+    }
+
+    /// The storage class; the API server fills in the default class, and none where the cluster has no default.
+    pub fn storage_class_name(&self) -> Option<&str> {
+        self.reads.add("/spec/storageClassName");
+        self.spec.storage_class_name.as_deref()
+    }
+
     /// The requested storage.
     pub fn request(&self) -> Option<&Quantity> {
+        self.reads.add("/spec/resources/requests/storage");
         self.spec.resources.requests.get("storage")
     }
 
     /// Returns whether Pods on different nodes can write to the volume.
     pub fn is_shared(&self) -> bool {
-        self.spec.access_modes.iter().any(|mode| is_shared(mode))
+        self.access_modes().iter().any(|mode| is_shared(mode))
+    }
+
+    /// The value of an annotation.
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.reads.add(&annotation_pointer(key));
+        let value = self.metadata.annotations.as_ref()?.get(key)?;
+        Some(value)
+    }
+
+    /// The metadata, which the API server and the host complete: a report about a new claim's metadata is not predicted.
+    pub fn metadata(&self) -> &ObjectMeta {
+        self.reads.add("/metadata");
+        &self.metadata
     }
 
     /// Returns whether the garbage collector deletes the claim with the object that has this UID.
     pub fn is_owned_by(&self, uid: &str) -> bool {
+        self.reads.add("/metadata/ownerReferences");
         self.metadata
             .owner_references
             .iter()

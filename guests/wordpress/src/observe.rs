@@ -12,7 +12,6 @@ use k8s_openapi::{
     },
     apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::Time},
 };
-use serde_json::Value;
 
 pub(crate) use self::pods::{Failure, Pods};
 use crate::{api::WordpressStatus, record::Record, site::Site};
@@ -49,8 +48,6 @@ pub(crate) struct Observation {
     pub(crate) salts: Option<Hashed>,
     /// The parent's own claims by name.
     pub(crate) claims: BTreeMap<String, ObservedClaim>,
-    /// The sizes that this parent declared for claims earlier, by name.
-    declared_sizes: BTreeMap<String, Quantity>,
     /// What the database's claim records about its data.
     pub(crate) record: Record,
     /// True if the stored status belongs to the current spec: an earlier pass has applied all of it.
@@ -80,10 +77,11 @@ impl Observation {
         } else {
             secret(request, host, &site.credentials.secret)?
         };
-        let Claims {
-            claims,
-            declared_sizes,
-        } = Claims::read(request)?;
+        let claims = request
+            .children
+            .of_kind::<PersistentVolumeClaim>()
+            .map(|child| Ok((child.name().to_owned(), ObservedClaim::new(child)?)))
+            .collect::<Result<BTreeMap<_, _>, Fault>>()?;
         let database = Workload::find::<StatefulSet>(&request.children, &site.mysql_name())?;
         let web = Workload::find::<Deployment>(&request.children, site.name)?;
         // A ready workload needs no explanation, so most passes read no Pods.
@@ -109,7 +107,6 @@ impl Observation {
             database,
             is_restated: stored
                 .is_some_and(|status| status.observed_generation == request.generation()),
-            declared_sizes,
             credentials,
             has_generated_secret,
             reuses_generated_secret: has_generated_secret
@@ -136,11 +133,6 @@ impl Observation {
             retained: retained(request),
             claims,
         })
-    }
-
-    /// The size that this parent declared for a claim earlier.
-    pub(crate) fn declared_before(&self, claim: &str) -> Option<&Quantity> {
-        self.declared_sizes.get(claim)
     }
 
     /// A claim that requests less than the spec declares: the name, the request, and the declared size.
@@ -268,34 +260,6 @@ impl Observation {
     }
 }
 
-/// The parent's own claims by name, and the sizes it declared for them earlier.
-struct Claims {
-    claims: BTreeMap<String, ObservedClaim>,
-    declared_sizes: BTreeMap<String, Quantity>,
-}
-
-impl Claims {
-    fn read(request: &Request) -> Result<Self, Fault> {
-        let mut claims = BTreeMap::new();
-        let mut declared_sizes = BTreeMap::new();
-        for child in request.children.of_kind::<PersistentVolumeClaim>() {
-            let (name, claim): (_, ObservedClaim) = (child.name().to_owned(), child.parse()?);
-            let annotations = claim.metadata.annotations.as_ref();
-            if let Some(size) = annotations.and_then(|annotations| annotations.get(DECLARED_SIZE))
-                // A size that an earlier parent declared does not bind this one.
-                && is_made_for_parent(request, child)
-            {
-                declared_sizes.insert(name.clone(), Quantity(size.clone()));
-            }
-            claims.insert(name, claim);
-        }
-        Ok(Self {
-            claims,
-            declared_sizes,
-        })
-    }
-}
-
 /// The data sources for claims that do not exist yet.
 fn missing_sources(
     request: &Request,
@@ -322,7 +286,7 @@ fn lacks_pod(request: &Request, host: &dyn Host, site: &Site<'_>, database: &Wor
         .children
         .find::<StatefulSet>(&site.mysql_name())
         .and_then(|child| {
-            let created = child.object()["metadata"]["creationTimestamp"].clone();
+            let created = child.field("/metadata/creationTimestamp")?.clone();
             serde_json::from_value::<Time>(created).ok()
         });
     created.is_none_or(|time| {
@@ -344,15 +308,11 @@ fn retained(request: &Request) -> Vec<String> {
 }
 
 /// True for a child that is deleted with the parent, and for one that is not older than the parent.
-fn is_made_for_parent(request: &Request, child: &Observed) -> bool {
+pub(crate) fn is_made_for_parent(request: &Request, child: &Observed) -> bool {
     // Timestamps in one format from one clock, so text order is time order.
-    let created = |object: &Value| {
-        object["metadata"]["creationTimestamp"]
-            .as_str()
-            .map(ToOwned::to_owned)
-    };
-    let parent = created(request.parent_value());
-    !child.retained || parent.is_some() && created(child.object()) >= parent
+    let parent = request.parent_value()["metadata"]["creationTimestamp"].as_str();
+    let created = || child.field("/metadata/creationTimestamp")?.as_str();
+    !child.retained || parent.is_some() && created() >= parent
 }
 
 fn kind_and_name(child: &Observed) -> String {

@@ -46,8 +46,7 @@ impl Record {
             .filter(|workload| workload.status.updated_replicas >= workload.replicas());
         let ready_image = ready.and_then(|workload| workload.image("mysql"));
         let is_available = ready.is_some_and(|workload| workload.status.available_replicas > 0);
-        let annotations = claim.and_then(|claim| claim.metadata.annotations.as_ref());
-        let noted = |key: &str| annotations?.get(key).cloned();
+        let noted = |key: &str| claim?.annotation(key).map(ToOwned::to_owned);
         let image = match (noted(IMAGE), ready_image) {
             // The first image has written the data. A later one must also be available, which takes the minimum time
             // ready, because a server can exit right after its start.

@@ -5,10 +5,11 @@ use innkeeper_kit::{
     quantity::check_resources,
     tenants::{check_image, check_listed, check_reference, check_secrets},
 };
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 
 use crate::{
     api::{Claim, Route, ServiceOptions},
-    observe::Observation,
+    observe::{DECLARED_SIZE, Observation, is_made_for_parent},
     scripts,
     site::{self, Site, product_of},
 };
@@ -44,6 +45,7 @@ pub(crate) fn site(
             "spec.database.managed.storage",
             &name,
             &managed.storage,
+            request,
             observation,
         )?;
         observation.record.check(site, managed)?;
@@ -56,7 +58,7 @@ pub(crate) fn site(
             let name = site.own_code_claim();
             let observed = observation.claims.get(&name);
             site.code.declared().check(CODE, &name, observed)?;
-            cannot_shrink(CODE, &name, &site.code, observation)
+            cannot_shrink(CODE, &name, &site.code, request, observation)
         }
     }
 }
@@ -133,7 +135,7 @@ fn tenants(request: &Request, site: &Site<'_>, observation: &Observation) -> Res
         .existing_claim
         .iter()
         .chain(observation.sources.values().flatten())
-        .map(|claim| &claim.metadata)
+        .map(ObservedClaim::metadata)
         .try_for_each(|metadata| check_reference(request, limits.references, "claim", metadata))
 }
 
@@ -183,15 +185,22 @@ fn cannot_shrink(
     path: &str,
     name: &str,
     claim: &Claim,
+    request: &Request,
     observation: &Observation,
 ) -> Result<(), String> {
-    match observation.declared_before(name) {
-        Some(before) if Amount::from_quantity(&claim.size) < Amount::from_quantity(before) => {
-            Err(format!(
-                "{path}.size: a claim cannot shrink: claim {name} has been grown to {}, so state at least that",
-                before.0
-            ))
-        }
+    let observed = observation.claims.get(name);
+    let before = observed
+        .and_then(|observed| observed.annotation(DECLARED_SIZE))
+        .filter(|before| Amount::from_quantity(&claim.size) < Amount::parse(before));
+    // A size that an earlier parent declared does not bind this one.
+    let is_own = || {
+        let child = request.children.find::<PersistentVolumeClaim>(name);
+        child.is_some_and(|child| is_made_for_parent(request, child))
+    };
+    match before {
+        Some(before) if is_own() => Err(format!(
+            "{path}.size: a claim cannot shrink: claim {name} has been grown to {before}, so state at least that"
+        )),
         _ => Ok(()),
     }
 }
@@ -203,7 +212,7 @@ fn shared(site: &Site<'_>, name: &str, existing: &ObservedClaim) -> Result<(), S
             "{CODE}.existingClaim: claim {name} is that of the site's database: name another"
         ));
     }
-    let modes = &existing.spec.access_modes;
+    let modes = existing.access_modes();
     if !modes.is_empty() && modes.iter().all(|mode| mode == "ReadOnlyMany") {
         return Err(format!(
             "{CODE}.existingClaim: claim {name} can only be read, and the site writes to it: name another"
