@@ -94,11 +94,6 @@ fn marked<T: Serialize + kube::Resource>(mut object: T) -> T {
 
 /// The first child, as kind and name, whose desired state is not in the cluster yet.
 pub(crate) fn unapplied(request: &Request, stated: &[Child]) -> Option<String> {
-    let mark = |object: &serde_json::Value| {
-        object["metadata"]["annotations"][TEMPLATE_HASH]
-            .as_str()
-            .map(ToOwned::to_owned)
-    };
     let child = stated
         .iter()
         .filter(|child| MARKED.contains(&&*child.key) && child.apply != ApplyPolicy::Hold)
@@ -106,7 +101,8 @@ pub(crate) fn unapplied(request: &Request, stated: &[Child]) -> Option<String> {
             let observed = request.children.iter().find(|observed| {
                 observed.kind() == child.kind() && observed.name() == child.name()
             });
-            observed.is_none_or(|observed| mark(observed.object()) != mark(&child.object))
+            let mark = &child.object["metadata"]["annotations"][TEMPLATE_HASH];
+            observed.is_none_or(|observed| observed.annotation(TEMPLATE_HASH) != mark.as_str())
         })?;
     Some(child.kind_and_name())
 }

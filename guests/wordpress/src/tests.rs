@@ -9,6 +9,7 @@ mod order;
 mod parents;
 mod passwords;
 mod pods;
+mod predictions;
 mod programs;
 mod properties;
 mod record;
