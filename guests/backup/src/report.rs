@@ -3,7 +3,10 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use innkeeper_kit::prelude::*;
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::{
+    api::core::v1::Secret,
+    jiff::{SignedDuration, Timestamp},
+};
 
 use crate::{
     api::Parent,
@@ -363,10 +366,8 @@ impl Reporter<'_> {
         let is_current = self
             .request
             .children
-            .hashed_secret(&plan.secret_name())
-            .ok()
-            .flatten()
-            .is_some_and(|secret| children::config_hash(plan).is_on(&secret.metadata));
+            .find::<Secret>(&plan.secret_name())
+            .is_some_and(|secret| children::config_hash(plan).is_on_child(secret));
         (!is_current).then(|| "the Secret with the configuration".to_owned())
     }
 

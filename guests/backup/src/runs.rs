@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use innkeeper_kit::prelude::*;
+use innkeeper_kit::{partial, prelude::*, rollout::TEMPLATE_HASH};
 use k8s_openapi::api::batch::v1::{CronJob, CronJobStatus};
 use serde::de::IgnoredAny;
 
@@ -28,6 +28,9 @@ const RECENT_MAX: usize = 5;
 
 /// The observed CronJob, without the Pod template.
 type ObservedCronJob = Partial<CronJob, IgnoredAny, CronJobStatus>;
+
+/// The CronJob's parts that a pass uses, besides the mark.
+const CRON_JOB_PARTS: [&str; 3] = ["/metadata/uid", "/metadata/creationTimestamp", "/status"];
 
 /// A run whose Job exists.
 struct ObservedRun {
@@ -60,7 +63,9 @@ pub(crate) struct History {
 impl History {
     /// Reads the Jobs and Pods, and merges them with the stored status.
     pub(crate) fn read(request: &Request, host: &dyn Host, kind: Kind) -> Result<Self, Fault> {
-        let cron_job: Option<ObservedCronJob> = request.children.get(request.name())?;
+        let children = &request.children;
+        let cron_job: Option<ObservedCronJob> =
+            partial::find(children, request.name(), &[TEMPLATE_HASH], &CRON_JOB_PARTS)?;
         let selector = labels::selector_text(&names::labels(request, kind, "run"));
         let jobs = host.list::<ObservedJob>(request.namespace(), &selector)?;
         let pods = host.list::<JobPod>(request.namespace(), &selector)?;

@@ -20,6 +20,7 @@ mod monitoring;
 pub(crate) mod outcomes;
 mod parents;
 mod paths;
+mod predictions;
 mod probe;
 mod programs;
 mod properties;
