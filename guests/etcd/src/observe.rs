@@ -9,12 +9,12 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use innkeeper_kit::prelude::*;
+use innkeeper_kit::{partial, prelude::*, rollout::TEMPLATE_HASH};
 use k8s_openapi::api::{
     apps::v1::{
         StatefulSet, StatefulSetPersistentVolumeClaimRetentionPolicy, StatefulSetUpdateStrategy,
     },
-    core::v1::{ConfigMap, PersistentVolumeClaim},
+    core::v1::PersistentVolumeClaim,
     storage::v1::StorageClass,
 };
 use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta};
@@ -37,6 +37,19 @@ pub(crate) use self::{
 
 /// The members' observed StatefulSet, without the Pod template.
 pub(crate) type MemberSet = Partial<StatefulSet, MemberSetSpec, MemberSetStatus>;
+
+/// A [`MemberSet`]'s annotations that a pass uses.
+const MEMBER_SET_MARKS: [&str; 3] = [FORMED, MEMBERS_LABEL, TEMPLATE_HASH];
+
+/// A [`MemberSet`]'s other parts that a pass uses.
+const MEMBER_SET_PARTS: [&str; 6] = [
+    "/metadata/creationTimestamp",
+    "/spec/persistentVolumeClaimRetentionPolicy/whenDeleted",
+    "/spec/replicas",
+    "/spec/updateStrategy/rollingUpdate/partition",
+    "/spec/volumeClaimTemplates/0/spec/resources/requests/storage",
+    "/status/updateRevision",
+];
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -117,10 +130,10 @@ impl Observation {
         host: &dyn Host,
         cluster: &Cluster<'_>,
     ) -> Result<Self, Fault> {
-        let record: Option<ConfigMap> = request.children.get(&cluster.record())?;
-        let stateful_set: Option<MemberSet> = request.children.get(cluster.name)?;
-        let is_leaving = request
-            .children
+        let children = &request.children;
+        let stateful_set: Option<MemberSet> =
+            partial::find(children, cluster.name, &MEMBER_SET_MARKS, &MEMBER_SET_PARTS)?;
+        let is_leaving = children
             .find::<StatefulSet>(cluster.name)
             .is_some_and(Observed::is_deleting);
         let claims = if cluster.is_persistent() {
@@ -149,7 +162,7 @@ impl Observation {
             .into_iter()
             .map(|warning| warning.code)
             .collect();
-        let mut record = record.and_then(|record| Record::parse(cluster, &record));
+        let mut record = Record::find(cluster, children)?;
         // An unformed cluster's status describes an earlier plan.
         let listed = status.cluster_formed.then_some(status.members.len());
         let members = members(cluster, record.as_ref(), set, &claims, listed);
@@ -184,7 +197,7 @@ impl Observation {
             certificates: certificates.read(request, host)?,
             issued: issued.read(request, host)?,
             missing_services: children::missing_services(request, cluster),
-            running: Workload::find::<StatefulSet>(&request.children, cluster.name)?,
+            running: Workload::find::<StatefulSet>(children, cluster.name)?,
             jobs: jobs::read(request, host, cluster)?,
             alarms: Alarms::read(host, cluster)?,
         })

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use innkeeper_kit::{partial, prelude::*};
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use crate::{cluster::Cluster, version::Version};
@@ -15,6 +16,8 @@ const SEQUENCE: &str = "etcd.ydzs.io/sequence";
 const VERSION: &str = "etcd.ydzs.io/version";
 /// The annotation on the ConfigMap with the record: the progress of replacements, by ordinal.
 const REPLACING: &str = "etcd.ydzs.io/replacing";
+/// The record's annotations.
+const ANNOTATIONS: [&str; 3] = [SEQUENCE, VERSION, REPLACING];
 /// The prefix of keys with the UID of the Pod that may start a member without data; the init container reads them.
 const ADMIT: &str = "ADMIT_";
 
@@ -89,6 +92,12 @@ impl Record {
             replacing: BTreeMap::new(),
             version: None,
         }
+    }
+
+    /// Reads the record from the observed ConfigMap, as [`parse`](Self::parse) does.
+    pub(crate) fn find(cluster: &Cluster<'_>, children: &Children) -> Result<Option<Self>, Fault> {
+        let config_map = partial::find(children, &cluster.record(), &ANNOTATIONS, &["/data"])?;
+        Ok(config_map.and_then(|config_map| Self::parse(cluster, &config_map)))
     }
 
     /// Reads the record from a ConfigMap; `None` if it is not this cluster's record.

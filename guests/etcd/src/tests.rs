@@ -21,7 +21,7 @@ use std::sync::LazyLock;
 
 use innkeeper_guest_testing::Fixture;
 use innkeeper_kit::prelude::*;
-use innkeeper_sdk::testing::{FakeHost, TestRequest, definition_problems};
+use innkeeper_sdk::testing::{FakeHost, TestRequest, definition_problems, predicted_parts};
 use serde_json::{Value, json};
 
 use crate::{Plugin, api::EtcdCluster};
@@ -370,6 +370,31 @@ fn a_cluster_is_ready_when_all_members_have_the_new_template() {
     assert!(!ready(&before));
     let written = answer(observing(&other, &settled(&before, 3)), &host);
     assert!(ready(&written));
+}
+
+/// The API server adds none of these parts.
+#[test]
+fn the_report_on_a_changed_template_depends_on_the_parts_that_it_reads() {
+    let (outcome, host) = formed(&article());
+    let other = parent(json!({ "size": 3, "image": IMAGE, "snapshotCount": 5000 }));
+    let request = observing(&other, &settled(&outcome, 3)).build();
+    let parts = predicted_parts(&request, &host, Plugin::reconcile);
+    assert_eq!(
+        parts.unwrap(),
+        [
+            "members/metadata/annotations/etcd.ydzs.io~1formed",
+            "members/metadata/annotations/etcd.ydzs.io~1members",
+            "members/metadata/annotations/innkeeper-sdk~1template-hash",
+            "members/metadata/creationTimestamp",
+            "members/metadata/generation",
+            "members/spec/persistentVolumeClaimRetentionPolicy/whenDeleted",
+            "members/spec/replicas",
+            "members/spec/updateStrategy/rollingUpdate/partition",
+            "members/spec/volumeClaimTemplates/0/spec/resources/requests/storage",
+            "members/status",
+            "members/status/updateRevision",
+        ]
+    );
 }
 
 #[test]
