@@ -214,9 +214,11 @@ fn after_apply(observed: &Observed, child: &Child) -> Option<(Observed, Value)> 
     let before = observed.tree();
     let mut object = before.clone();
     overlay(&mut object, &child.object);
-    // The generation counts changes of the spec only.
-    if object.get("spec") != before.get("spec") {
-        object["metadata"]["generation"] = json!(before["metadata"]["generation"].as_i64()? + 1);
+    // The generation counts changes of the spec only; Services, claims and others have none.
+    if object.get("spec") != before.get("spec")
+        && let Some(generation) = before["metadata"]["generation"].as_i64()
+    {
+        object["metadata"]["generation"] = json!(generation + 1);
     }
     Some((expected_child(child, json::text(&object)), object))
 }

@@ -303,6 +303,26 @@ fn nothing_is_predicted_from_the_time_a_prune_an_unchanged_child_or_a_fault() {
 }
 
 #[test]
+fn a_changed_child_without_a_generation_is_predicted() {
+    let service = |type_: &str| json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {"type": type_}});
+    let request = TestRequest::new(&parent())
+        .child("web", &service("ClusterIP"))
+        .build();
+    let children = [Child::untyped("web", &service("NodePort"))];
+    let reads = [("web".to_owned(), Part::Generation)];
+    let reconcile = reconcile(&children, &reads);
+    let host = FakeHost::new();
+    let Ok(Answer::Desired(first)) = reconcile(&request, &host) else {
+        panic!("the reconciler should state children");
+    };
+    let prediction = predict(&request, &host, &first, &reconcile).unwrap();
+    assert_eq!(
+        prediction.children[0].parts,
+        [("/metadata/generation".to_owned(), None)]
+    );
+}
+
+#[test]
 fn a_child_is_expected_once_the_children_before_it_are_ready() {
     let config_map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
     let config = || Child::untyped("before", &config_map);
