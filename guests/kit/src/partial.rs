@@ -57,10 +57,10 @@ pub struct Partial<K, Spec = IgnoredAny, Status = IgnoredAny> {
     kind: PhantomData<fn() -> K>,
 }
 
-/// Returns the child of this kind and name for a caller that uses these annotations and parts alone, as JSON pointers.
+/// Returns the child of this kind and name with these annotations and parts, as JSON pointers; all else reads as absent.
 ///
-/// Predictions then depend on nothing else of the child (see [`Observed`]). The API server and the host add members to
-/// labels, annotations and the spec, so the parts must be single members of these.
+/// A report about a new or changed child is predicted only if the API server answers with the same values in all parts
+/// that were read, so name no more than the guest needs (see [`Observed`]).
 ///
 /// ```
 /// use innkeeper_kit::partial::{self, Partial};
@@ -99,14 +99,16 @@ where
     let Some(child) = children.find::<T>(name) else {
         return Ok(None);
     };
-    let (object, reads) = child.parse_recorded()?;
-    for key in annotations {
-        reads.add(&annotation_pointer(key));
-    }
-    for pointer in parts {
-        reads.add(pointer);
-    }
-    Ok(Some(object))
+    let annotations: Vec<String> = annotations
+        .iter()
+        .map(|key| annotation_pointer(key))
+        .collect();
+    let pointers: Vec<&str> = annotations
+        .iter()
+        .map(String::as_str)
+        .chain(parts.iter().copied())
+        .collect();
+    child.parts(&pointers).map(Some)
 }
 
 impl<K, Spec, Status> Resource for Partial<K, Spec, Status>

@@ -20,10 +20,11 @@ pub use crate::prediction::Reads;
 ///
 /// After an answer that creates or changes children, the SDK predicts the next report, which saves a call: it runs the
 /// reconciler once more with the children as just stated. The prediction holds if the API server answers with the same
-/// values in the parts that this run has read. So read what the report needs: [`status`](Self::status),
-/// [`generation`](Self::generation), [`is_stale`](Self::is_stale), an [`annotation`](Self::annotation) or another
-/// [`field`](Self::field).
-/// [`parse`](Self::parse), [`object`](Self::object) and [`raw`](Self::raw) read the whole object, which the API server
+/// values in the parts that this run has read. So read what the report needs: whether the child
+/// [exists](Children::exists), its [`status`](Self::status), [`generation`](Self::generation),
+/// [`is_stale`](Self::is_stale), an [`annotation`](Self::annotation) or another [`field`](Self::field), or several
+/// [`parts`](Self::parts).
+/// [`whole`](Self::whole), [`object`](Self::object) and [`raw`](Self::raw) read the whole object, which the API server
 /// always completes: then there is no prediction. Reads of other children, which the answer leaves alone, do not matter.
 ///
 /// ```
@@ -122,7 +123,7 @@ impl Observed {
     /// # Errors
     ///
     /// `retry` with kind, name and the field that does not parse.
-    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Fault> {
+    pub fn whole<T: DeserializeOwned>(&self) -> Result<T, Fault> {
         self.reads.whole();
         self.typed()
     }
@@ -131,16 +132,44 @@ impl Observed {
     ///
     /// # Errors
     ///
-    /// As [`parse`](Self::parse).
+    /// As [`whole`](Self::whole).
     pub fn parse_recorded<T: DeserializeOwned>(&self) -> Result<(T, Reads), Fault> {
         Ok((self.typed()?, self.reads.clone()))
+    }
+
+    /// The object, typed, with its identity and the parts at these JSON pointers (RFC 6901); all else reads as absent.
+    ///
+    /// Use it for several parts. Pointers should lead to single members of labels, annotations and the spec, because the
+    /// API server and the host add others. Of a list, items before the one in a pointer read as null.
+    ///
+    /// # Errors
+    ///
+    /// As [`whole`](Self::whole).
+    pub fn parts<T: DeserializeOwned>(&self, pointers: &[&str]) -> Result<T, Fault> {
+        for pointer in pointers {
+            self.reads.add(pointer);
+        }
+        let identity = [
+            "/apiVersion",
+            "/kind",
+            "/metadata/name",
+            "/metadata/namespace",
+        ];
+        let mut parts = json!({});
+        for pointer in identity.iter().chain(pointers) {
+            // An absent part leaves no object on the way either: whether that exists is not recorded.
+            if self.tree().pointer(pointer).is_some() {
+                copy_part(self.tree(), &mut parts, pointer);
+            }
+        }
+        T::deserialize(parts).map_err(|problem| self.unparsable(&problem))
     }
 
     /// The status, typed; the default if there is none.
     ///
     /// # Errors
     ///
-    /// As [`parse`](Self::parse).
+    /// As [`whole`](Self::whole).
     pub fn status<T: DeserializeOwned + Default>(&self) -> Result<T, Fault> {
         #[derive(Deserialize)]
         struct WithStatus<T> {
@@ -169,13 +198,14 @@ impl Observed {
     }
 
     fn typed<T: DeserializeOwned>(&self) -> Result<T, Fault> {
-        serde_json::from_str(&self.text).map_err(|problem| {
-            Fault::retry(format!(
-                "failed to parse the child {}/{}: {problem}",
-                self.kind(),
-                self.name()
-            ))
-        })
+        serde_json::from_str(&self.text).map_err(|problem| self.unparsable(&problem))
+    }
+
+    fn unparsable(&self, problem: &serde_json::Error) -> Fault {
+        let (kind, name) = (self.kind(), self.name());
+        Fault::retry(format!(
+            "failed to parse the child {kind}/{name}: {problem}"
+        ))
     }
 
     pub(crate) fn tree(&self) -> &Value {
@@ -252,6 +282,36 @@ pub fn annotation_pointer(key: &str) -> String {
     format!("/metadata/annotations/{key}")
 }
 
+/// Copies the part at a JSON pointer, if it exists, to the same place.
+fn copy_part(from: &Value, to: &mut Value, pointer: &str) {
+    let Some(path) = pointer.strip_prefix('/') else {
+        to.clone_from(from);
+        return;
+    };
+    let (token, rest) = path.split_at(path.find('/').unwrap_or(path.len()));
+    match from {
+        Value::Object(members) => {
+            let name = token.replace("~1", "/").replace("~0", "~");
+            if let Some(member) = members.get(&name) {
+                copy_part(member, &mut to[name], rest);
+            }
+        }
+        Value::Array(items) => {
+            let index = token.parse().unwrap_or(usize::MAX);
+            if let Some(item) = items.get(index) {
+                if to.is_null() {
+                    *to = json!([]);
+                }
+                if let Some(copies) = to.as_array_mut() {
+                    copies.resize(copies.len().max(index + 1), Value::Null);
+                }
+                copy_part(item, &mut to[index], rest);
+            }
+        }
+        _ => {}
+    }
+}
+
 pub(crate) fn group_of(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
@@ -269,6 +329,11 @@ impl Children {
     /// The child that an earlier answer stated under this key; the first one of several.
     pub fn by_key(&self, key: &str) -> Option<&Observed> {
         self.iter().find(|child| child.key.as_deref() == Some(key))
+    }
+
+    /// Returns whether a child that an earlier answer stated under this key exists and is not being deleted.
+    pub fn exists(&self, key: &str) -> bool {
+        self.by_key(key).is_some_and(|child| !child.is_deleting())
     }
 
     /// Holds all existing children except those that `edit` changes; none if it changes none.
@@ -337,7 +402,7 @@ impl Children {
     where
         T: Resource<DynamicType = ()> + DeserializeOwned,
     {
-        self.find::<T>(name).map(Observed::parse).transpose()
+        self.find::<T>(name).map(Observed::whole).transpose()
     }
 
     /// The observed Secret of this name, with hashes instead of values.
@@ -346,7 +411,7 @@ impl Children {
     ///
     /// As for [`get`](Self::get).
     pub fn hashed_secret(&self, name: &str) -> Result<Option<Hashed>, Fault> {
-        self.find::<Secret>(name).map(Observed::parse).transpose()
+        self.find::<Secret>(name).map(Observed::whole).transpose()
     }
 
     /// The observed ConfigMap of this name, with hashes instead of values if only hashes are granted.
@@ -356,7 +421,7 @@ impl Children {
     /// As for [`get`](Self::get).
     pub fn hashed_config_map(&self, name: &str) -> Result<Option<Hashed>, Fault> {
         self.find::<ConfigMap>(name)
-            .map(Observed::parse)
+            .map(Observed::whole)
             .transpose()
     }
 
@@ -374,7 +439,7 @@ impl Children {
     where
         T: Resource<DynamicType = ()> + DeserializeOwned,
     {
-        self.of_kind::<T>().map(Observed::parse).collect()
+        self.of_kind::<T>().map(Observed::whole).collect()
     }
 
     /// Returns whether the parent has an object with this child's kind and name that is not being deleted.
@@ -453,7 +518,7 @@ impl<'a> IntoIterator for &'a Children {
 mod tests {
     use k8s_openapi::api::apps::v1::Deployment;
     use k8s_openapi::api::core::v1::{Secret, Service};
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::{Children, is_stale};
     use crate::fault::FaultKind;
@@ -502,6 +567,8 @@ mod tests {
         assert!(children.get::<Deployment>("web").unwrap().is_some());
         assert!(children.get::<Deployment>("none").unwrap().is_none());
         assert!(children.find::<Service>("going").unwrap().is_deleting());
+        let exist = ["web", "going", "none"].map(|key| children.exists(key));
+        assert_eq!(exist, [true, false, false]);
     }
 
     #[test]
@@ -534,6 +601,38 @@ mod tests {
                 .iter()
                 .any(|child| child.raw().contains("hunter2"))
         );
+    }
+
+    #[test]
+    fn parses_the_named_parts_alone() {
+        let metadata =
+            json!({"name": "a", "uid": "7f", "annotations": {"example.com/a~b": "1", "c": "2"}});
+        let ports = json!([{"port": 80, "name": "web"}, {"port": 81}]);
+        let service = json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": ports},
+            "status": {"loadBalancer": {}},
+        });
+        let request = TestRequest::new(&service).child("a", &service).build();
+        let service = request.children.by_key("a").unwrap();
+        let pointers = [
+            "/metadata/annotations/example.com~1a~0b",
+            "/spec/ports/0/port",
+            "/spec/ports/0/absent",
+            "/spec/ports/2",
+            "/status/ready",
+            "/status/loadBalancer/ingress",
+        ];
+        let shown: Value = service.parts(&pointers).unwrap();
+        let metadata =
+            json!({"name": "a", "namespace": "default", "annotations": {"example.com/a~b": "1"}});
+        let expected = json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": [{"port": 80}]},
+        });
+        assert_eq!(shown, expected);
+        let second: Value = service.parts(&["/spec/ports/1/port"]).unwrap();
+        assert_eq!(second["spec"]["ports"], json!([null, {"port": 81}]));
+        let absent: Value = service.parts(&["/spec/ports/2/port"]).unwrap();
+        assert_eq!(absent["spec"], Value::Null);
     }
 
     #[test]
