@@ -581,3 +581,16 @@ fn names_of_flags_are_plain() {
         assert_eq!(refused(name), Some(expected));
     }
 }
+
+#[test]
+fn reports_on_new_examples_are_predicted() {
+    expect_test::expect![[r"
+        01-article.yaml EtcdCluster: 4 made, 0 saved
+        03-production.yaml EtcdCluster: 4 made, 0 saved
+        04-tls-cert-manager.yaml EtcdCluster: 2 made, 1 saved
+        05-tls-secrets.yaml EtcdCluster: 4 made, 0 saved
+        08-memory.yaml EtcdCluster: 3 made, 0 saved
+        09-paused.yaml EtcdCluster: 1 made, 1 saved
+    "]]
+    .assert_eq(&PLUGIN.example_calls("etcd", host()));
+}

@@ -618,3 +618,13 @@ fn the_configuration_permits_further_options() {
         assert!(listed.contains(&name), "{name}");
     }
 }
+
+#[test]
+fn reports_on_new_examples_are_predicted() {
+    expect_test::expect![[r"
+        01-article.yaml Memcached: 1 made, 1 saved
+        02-tuned.yaml Memcached: 1 made, 1 saved
+        03-highly-available.yaml Memcached: 1 made, 1 saved
+    "]]
+    .assert_eq(&PLUGIN.example_calls("memcached", host()));
+}

@@ -118,7 +118,7 @@ fn expected_children(request: &Request, stated: &[Child]) -> Option<(Children, V
 
 /// Returns whether the host waits for other children before it creates this one. Their status is not read: a Pod or a
 /// workload is not ready while the parent is new.
-fn waits(request: &Request, stated: &[Child], child: &Child) -> bool {
+pub(crate) fn waits(request: &Request, stated: &[Child], child: &Child) -> bool {
     let is_ready = |other: &Child| {
         request.children.has(other)
             && match other.readiness {
@@ -229,7 +229,7 @@ fn expected_child(child: &Child, text: String) -> Observed {
 }
 
 /// Returns the status with which the API server answers a create, for the kinds whose status reports are about.
-fn initial_status(kind: &str) -> Value {
+pub(crate) fn initial_status(kind: &str) -> Value {
     match kind {
         // These counts are required fields, the others are left out while they are 0.
         "StatefulSet" => json!({"availableReplicas": 0, "replicas": 0}),

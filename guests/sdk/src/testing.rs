@@ -26,7 +26,9 @@ mod variants;
 pub use answers::answer_problems;
 pub use definitions::definition_problems;
 pub use golden::assert_golden;
-pub use predictions::predicted_parts;
+#[cfg(test)]
+pub(crate) use predictions::holds;
+pub use predictions::{Calls, calls_from_empty, predicted_parts};
 pub use variants::{ReverseOrder, reverse_order, with_defaults};
 
 /// A reconciler's read.

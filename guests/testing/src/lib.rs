@@ -2,12 +2,17 @@
 //!
 //! A separate crate, because neither plugins nor authors need proptest.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use innkeeper_crd::{Admitted, RejectionCause, Schema, config};
+use innkeeper_model::yaml;
 use innkeeper_sdk::{
     prelude::*,
-    testing::{FakeHost, ReverseOrder, TestRequest, reverse_order},
+    testing::{Calls, FakeHost, ReverseOrder, TestRequest, calls_from_empty, reverse_order},
 };
 use proptest::{prelude::*, sample::select, string::string_regex};
 use serde_json::{Map, Value, json};
@@ -83,6 +88,55 @@ impl Fixture {
             }
             Err(rejected) => rejected,
         }
+    }
+
+    /// Returns a line for each parent in a directory of examples: the calls until its children exist, and those that
+    /// predictions save. All objects of the directory exist.
+    ///
+    /// # Panics
+    ///
+    /// Panics if an example is no valid object.
+    pub fn example_calls(&self, directory: &str, host: FakeHost) -> String {
+        let objects = self.examples(directory);
+        let host = host.objects(objects.iter().map(|(_, object)| object));
+        let is_parent = |object: &Value| {
+            let kinds = self.manifest.parents.iter();
+            kinds
+                .map(|parent| &*parent.kind)
+                .any(|kind| object["kind"] == kind)
+        };
+        let line = |(file, parent): &(String, Value)| {
+            let Calls { made, saved } = calls_from_empty(parent, &host, self.reconcile);
+            let kind = parent["kind"].as_str().unwrap_or_default();
+            format!("{file} {kind}: {made} made, {saved} saved\n")
+        };
+        let parents = objects.iter().filter(|(_, object)| is_parent(object));
+        parents.map(line).collect::<Vec<_>>().concat()
+    }
+
+    /// The objects in a directory of examples as the API server stores them, each with the file's name.
+    fn examples(&self, directory: &str) -> Vec<(String, Value)> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+        let files = fs::read_dir(root.join(directory)).expect("the directory exists");
+        let mut files: Vec<PathBuf> = files.flatten().map(|file| file.path()).collect();
+        files.sort();
+        let mut objects = Vec::new();
+        for file in files {
+            let text = fs::read_to_string(&file).expect("an example is a file");
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            for mut object in yaml::read(&text).expect("an example is YAML") {
+                object["metadata"]["namespace"] = json!("default");
+                let schema = self
+                    .schemas
+                    .get(object["kind"].as_str().unwrap_or_default());
+                let stored = schema.map(|schema| {
+                    let admitted = admit(schema, &object).expect("an example is valid");
+                    Value::Object(admitted.object)
+                });
+                objects.push((name.clone().into_owned(), stored.unwrap_or(object)));
+            }
+        }
+        objects
     }
 
     /// Checks that the answer does not depend on the order of members, children and listed objects.

@@ -1,5 +1,6 @@
 //! The parts of new and changed children that predicted reports depend on: none that the API server or the host adds.
 
+use expect_test::expect;
 use innkeeper_sdk::testing::{TestRequest, predicted_parts};
 
 use super::*;
@@ -45,4 +46,29 @@ fn the_report_on_a_suspended_schedule_depends_on_the_parts_that_it_reads() {
     assert_eq!(parts(request(true)).unwrap(), suspended);
     assert_eq!(parts(request(false)), None);
     assert_eq!(parts(TestRequest::new(&scheduled(false))), None);
+}
+
+#[test]
+fn reports_on_new_examples_are_predicted() {
+    expect![[r"
+        01-article.yaml Backup: 2 made, 1 saved
+        02-article-cron.yaml CronBackup: 3 made, 0 saved
+        03-scheduled.yaml Storage: 1 made, 0 saved
+        03-scheduled.yaml Backup: 3 made, 0 saved
+        04-files.yaml Storage: 1 made, 0 saved
+        04-files.yaml Backup: 3 made, 0 saved
+        05-run-now.yaml Storage: 1 made, 0 saved
+        05-run-now.yaml Backup: 2 made, 1 saved
+        06-restore.yaml Restore: 2 made, 0 saved
+        07-notifiers.yaml Storage: 1 made, 0 saved
+        07-notifiers.yaml Backup: 3 made, 0 saved
+        08-verified.yaml Storage: 1 made, 0 saved
+        08-verified.yaml Backup: 3 made, 0 saved
+        09-many-databases.yaml Storage: 2 made, 1 saved
+        09-many-databases.yaml Backup: 3 made, 0 saved
+        10-encrypted.yaml Storage: 1 made, 0 saved
+        10-encrypted.yaml Storage: 1 made, 0 saved
+        10-encrypted.yaml CronBackup: 3 made, 0 saved
+    "]]
+    .assert_eq(&PLUGIN.example_calls("backup", host(&[])));
 }

@@ -8,7 +8,7 @@ use crate::children::Children;
 use crate::fault::Fault;
 use crate::host::Host;
 use crate::request::Request;
-use crate::testing::{FakeHost, TestRequest, with_defaults};
+use crate::testing::{FakeHost, TestRequest, holds, with_defaults};
 
 /// What a reconciler reads from each child.
 #[derive(Clone, Copy, Debug)]
@@ -104,38 +104,6 @@ fn completed(object: &Value, generation: i64, status: &Value) -> Value {
     object["metadata"]["generation"] = json!(generation);
     object["status"] = status.clone();
     object
-}
-
-/// The host's comparison, as the contract states it.
-fn holds(prediction: &Prediction, stated: &[Child], before: &Request, after: &Request) -> bool {
-    let is_predicted = |key: Option<&str>| {
-        prediction
-            .children
-            .iter()
-            .find(|child| Some(&*child.key) == key)
-    };
-    let is_kept = |child: &crate::children::Observed| {
-        let same = |other: &&crate::children::Observed| other.name() == child.name();
-        match is_predicted(child.key.as_deref()) {
-            Some(predicted) => predicted.parts.iter().all(|(pointer, value)| {
-                let stated = || {
-                    let stated = stated.iter().find(|stated| stated.key == predicted.key)?;
-                    stated
-                        .object
-                        .pointer(pointer)
-                        .filter(|part| !part.is_null())
-                };
-                child.tree().pointer(pointer) == value.as_ref().or_else(stated)
-            }),
-            None => before
-                .children
-                .iter()
-                .find(same)
-                .is_some_and(|other| other.tree() == child.tree() && other.key == child.key),
-        }
-    };
-    let has = |key: &str| after.children.by_key(key).is_some();
-    after.children.iter().all(is_kept) && prediction.children.iter().all(|child| has(&child.key))
 }
 
 fn status_of(answer: Answer) -> Option<Value> {

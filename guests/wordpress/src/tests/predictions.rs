@@ -1,12 +1,13 @@
 //! The parts of new and changed children that predicted reports depend on: none that the API server or the host adds.
 
+use expect_test::expect;
 use innkeeper_sdk::{
     prelude::*,
     testing::{TestRequest, predicted_parts},
 };
 use serde_json::{Value, json};
 
-use super::{host, parent, pass, pass_with, running, secret, workloads};
+use super::{PLUGIN, host, parent, pass, pass_with, running, secret, workloads};
 use crate::Plugin;
 
 /// A request without some of the answer's children.
@@ -90,4 +91,15 @@ fn reports_on_an_edited_site_depend_on_its_template() {
 fn no_report_is_predicted_from_new_random_passwords() {
     let request = TestRequest::new(&parent("shop", &json!({}))).build();
     assert_eq!(predicted_parts(&request, &host(), Plugin::reconcile), None);
+}
+
+#[test]
+fn reports_on_new_examples_are_predicted() {
+    expect![[r"
+        01-article.yaml Wordpress: 3 made, 1 saved
+        02-secret.yaml Wordpress: 2 made, 1 saved
+        03-two-sites.yaml Wordpress: 3 made, 1 saved
+        03-two-sites.yaml Wordpress: 3 made, 1 saved
+    "]]
+    .assert_eq(&PLUGIN.example_calls("wordpress", host()));
 }
