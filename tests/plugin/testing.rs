@@ -48,7 +48,7 @@ fn the_shipped_plugins_have_the_properties_of_good_reconcilers() {
         check(
             &test(&[text(&file), "--parents", "30"]),
             SUCCESS,
-            "9 passed, 0 failed",
+            "10 passed, 0 failed",
         );
     }
 }

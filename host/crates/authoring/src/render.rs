@@ -25,9 +25,11 @@ use std::path::Path;
 
 use innkeeper_command::{Exit, Failure, HOST_NAMESPACE, Output, Streams};
 use innkeeper_crd::Kinds;
-use innkeeper_model::{HashKey, Limits, Manifest, Phase, Report, reason};
+use innkeeper_model::{HashKey, Limits, Manifest, Outcome, Phase, Prediction, Report, reason};
 use innkeeper_policy::{self as policy, Grants};
-use innkeeper_sandbox::{self as plugin, CallOutput, CallReport, LogLine, Request};
+use innkeeper_sandbox::{
+    self as plugin, CallOutput, CallReport, End, LogLine, ObservedChild, Request,
+};
 
 use crate::{
     args::{Inspected, OutputFormat, RenderArgs, RenderPhase},
@@ -88,6 +90,7 @@ fn pass(
         phase,
         now_ms,
         seed: args.seed,
+        predict: false,
         simulation: Simulation::default(),
     };
     let passed = offline.pass(inputs.parent, inputs.others, variation)?;
@@ -141,19 +144,30 @@ pub(crate) struct Variation {
     pub(crate) phase: Phase,
     pub(crate) now_ms: u64,
     pub(crate) seed: u64,
+    /// Asks for the report after this one.
+    pub(crate) predict: bool,
     pub(crate) simulation: Simulation,
 }
 
 /// A pass and the answer.
 pub(crate) struct Passed {
     pub(crate) answer: CallOutput,
+    /// The predicted report, unless the guest also asked for the time or for random bytes.
+    pub(crate) prediction: Option<Prediction>,
+    pub(crate) reads: OfflineReads,
     pub(crate) fuel: Option<u64>,
     pub(crate) memory_peak_bytes: usize,
     /// The reason for which the API server would reject the answer's status, if it would.
     pub(crate) status_problem: Option<String>,
     log: Vec<LogLine>,
-    reads: OfflineReads,
     observed: ObservedObjects,
+}
+
+impl Passed {
+    /// The children as the guest got them.
+    pub(crate) fn children(&self) -> &[ObservedChild] {
+        &self.observed.children
+    }
 }
 
 impl<'a> Offline<'a> {
@@ -187,6 +201,7 @@ impl<'a> Offline<'a> {
             phase,
             now_ms,
             seed,
+            predict,
             simulation,
         } = variation;
         let manifest = self.manifest;
@@ -209,7 +224,7 @@ impl<'a> Offline<'a> {
             phase,
             // Only the API server knows it.
             namespace_terminating: false,
-            predict: false,
+            predict,
         };
         let context = plugin::Context {
             now_ms,
@@ -227,17 +242,27 @@ impl<'a> Offline<'a> {
             depth: observed.parent.depth(),
             phase,
         };
+        let is_repeatable = !report.used_now && !report.used_random;
+        let prediction = prediction(&report.end).filter(|_| is_repeatable).cloned();
         let answer = outcome::checked(report.end, &rules);
         let definitions = &self.definitions;
         Ok(Passed {
             status_problem: definitions.problem(&manifest.name, &observed.parent, &answer.report),
             answer,
+            prediction,
+            reads,
             fuel: report.fuel,
             memory_peak_bytes: report.memory_peak_bytes,
             log: report.log,
-            reads,
             observed,
         })
+    }
+}
+
+fn prediction(end: &End) -> Option<&Prediction> {
+    match end {
+        End::Answered(Outcome::Desired(desired)) => desired.prediction.as_ref(),
+        _ => None,
     }
 }
 

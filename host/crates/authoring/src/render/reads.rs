@@ -83,6 +83,15 @@ impl OfflineReads {
         &self.recorded
     }
 
+    /// Returns true if another pass would get the same answers to the reads of this one.
+    pub(crate) fn agree(&mut self, other: &mut Self) -> bool {
+        self.recorded.clone().iter().all(|key| match key {
+            ReadKey::Get(reference) => self.get(reference) == other.get(reference),
+            ReadKey::List(selector) => self.list(selector) == other.list(selector),
+            ReadKey::ZoneOffset(_) => true,
+        })
+    }
+
     fn record(&mut self, key: ReadKey) {
         if !self.recorded.contains(&key) {
             self.recorded.push(key);

@@ -123,6 +123,7 @@ impl Case {
             phase: phase(&inputs.parent),
             now_ms: properties::NOW_MS,
             seed: 0,
+            predict: false,
             simulation: Simulation::default(),
         };
         let passed = offline.pass(inputs.parent.clone(), inputs.others, variation)?;

@@ -3,6 +3,8 @@
 //! A small simulation replaces the cluster: it applies an answer as the host does, with each child's owner and the
 //! parent's status, and feeds it back. It sets no defaults and no child statuses. Pure except for the plugin calls.
 
+mod prediction;
+
 use std::collections::BTreeMap;
 
 use innkeeper_command::Failure;
@@ -39,6 +41,8 @@ pub(super) enum Property {
     InsideGrants,
     /// It does not depend on random numbers.
     Deterministic,
+    /// Its predicted report is the one that it gives.
+    Predicts,
     /// Fed back, its children change nothing after some rounds.
     Converges,
     /// It does not depend on the order in children and reads.
@@ -53,11 +57,12 @@ pub(super) enum Property {
 
 impl Property {
     /// All properties that are checked for a parent.
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::Total,
         Self::ValidOutput,
         Self::InsideGrants,
         Self::Deterministic,
+        Self::Predicts,
         Self::Converges,
         Self::OrderIndependent,
         Self::SurvivesDeletion,
@@ -209,6 +214,7 @@ impl Checker<'_> {
             if next == cluster {
                 return Ok((cluster, answer));
             }
+            self.prediction(&cluster, simulation)?;
             changes = changed(&cluster, &next);
             cluster = next;
         }
@@ -353,6 +359,7 @@ const fn under(simulation: Simulation) -> Variation {
         phase: Phase::Reconcile,
         now_ms: NOW_MS,
         seed: 0,
+        predict: false,
         simulation,
     }
 }

@@ -2,8 +2,8 @@
 
 use expect_test::expect;
 use innkeeper_model::{
-    Gvk, ListSelector, ObjectRef, Outcome, Phase, Reads as _, Report, SelectorExt as _,
-    parse_selector,
+    Desired, Gvk, ListSelector, ObjectRef, Outcome, Phase, PredictedChild, Prediction, Reads as _,
+    Report, SelectorExt as _, parse_selector,
 };
 use innkeeper_sandbox::{CallFault, Context, End, ObservedChild, Request};
 use serde_json::{Value, json};
@@ -171,6 +171,41 @@ fn random_names_are_found() {
     breaks(Property::Deterministic, part, |_, _, context: &Context| {
         desired(vec![config(&format!("a{}", context.seed[0]), "")])
     });
+}
+
+/// States a ConfigMap, reports the URL `new` once it exists, and predicts a URL.
+fn predicting(request: &Request<'_>, predicted: &str) -> End {
+    if request.phase == Phase::Finalize {
+        return finalized();
+    }
+    let report = |url: &str| Report {
+        status: json!({"url": url}).as_object().cloned(),
+        ..Report::default()
+    };
+    let assumed = PredictedChild {
+        key: "a".to_owned(),
+        parts: vec![("/status".to_owned(), Some(json!({})))],
+    };
+    let prediction = request.predict.then(|| Prediction {
+        report: report(predicted),
+        children: vec![assumed],
+    });
+    let exists = has(request.children, "a");
+    End::Answered(Outcome::Desired(Desired {
+        children: vec![config("a", "")],
+        report: report(if exists { "new" } else { "" }),
+        prediction,
+    }))
+}
+
+#[test]
+fn wrong_predictions_are_found() {
+    let part = "the answer is another than the prediction: ";
+    breaks(Property::Predicts, part, |request, _, _| {
+        predicting(request, "other")
+    });
+    let results = findings(|request, _, _| predicting(request, "new"));
+    assert_eq!(results, []);
 }
 
 #[test]
