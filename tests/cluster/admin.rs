@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use innkeeper_tests::{
     Host, HostOptions,
     admin::{self, address, ask, sum},
-    eventually,
+    eventually, manifest,
 };
 use serde_json::{Value, json};
 
@@ -129,6 +129,43 @@ fn a_host_reports_readiness_and_counts_its_work() {
         assert!(live.contains(&format!("[+]{moves} ok")), "{live}");
     }
     check_debug_endpoints(address);
+    Stage::stop(host);
+}
+
+/// The API server stores the children of a new parent as each plugin predicts them.
+#[test]
+fn predictions_save_calls_of_each_plugin() {
+    let guests = ["memcached", "wordpress", "backup", "etcd"];
+    let stage = Stage::api_only(HostOptions::with_guests(&guests).unwrap().plugins);
+    let host = host(&stage, &[]);
+    let address = &address(&host);
+    wait_ready(address);
+    let namespace = stage.namespace("predictions");
+    let mut parents = Vec::new();
+    for example in [
+        "memcached/01-article",
+        "wordpress/02-secret",
+        "backup/05-run-now",
+        "etcd/09-paused",
+    ] {
+        let mut objects = manifest::load(&format!("examples/{example}.yaml")).unwrap();
+        parents.extend(objects.pop());
+        for object in objects {
+            stage.apply_new(&namespace, &object);
+        }
+    }
+    // A parent whose references are missing at first has a report already when they exist.
+    stage.settle(Duration::from_secs(1));
+    for parent in parents {
+        stage.apply_new(&namespace, &parent);
+    }
+    let used = "innkeeper_plugin_predictions_used_total";
+    scraped(address, |metrics| {
+        guests.iter().all(|guest| {
+            let plugin = format!("plugin=\"{guest}\"");
+            sum(metrics, used, &plugin) > 0.5
+        })
+    });
     Stage::stop(host);
 }
 
