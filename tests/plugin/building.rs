@@ -36,7 +36,9 @@ fn build(directory: &Path, out: &Path, target: &Path, more: &[&str]) -> Output {
     let out = text(out);
     let target = text(target);
     let fixed = ["build", &directory, "--out", &out, "--target-dir", &target];
-    innkeeper(&[&fixed[..], more].concat())
+    // The profile of the guests in the target directory.
+    let profile: &[&str] = if is_full() { &[] } else { &["--dev"] };
+    innkeeper(&[&fixed[..], profile, more].concat())
 }
 
 #[track_caller]

@@ -33,14 +33,16 @@ const PROFILE_SETTINGS: [(&str, &str); 7] = [
     ("debug", "false"),
 ];
 
-/// The development profile for plugins: recompiles a changed crate in seconds.
+/// The development profile for plugins: a first build takes half of the plugin profile's CPU time, and a changed crate
+/// is recompiled in seconds.
 pub const DEV_PROFILE: &str = "guest-dev";
 
 /// The development profile's settings. Without optimization, a component has several times the code, and the host
-/// takes longer to compile it than cargo saves.
+/// takes longer to compile it than cargo saves. Level "s" is the quickest to build and has the smallest components; a call
+/// takes a third more fuel than with the plugin profile.
 const DEV_PROFILE_SETTINGS: [(&str, &str); 8] = [
     ("inherits", "\"release\""),
-    ("opt-level", "1"),
+    ("opt-level", "\"s\""),
     ("lto", "false"),
     ("codegen-units", "16"),
     ("incremental", "true"),
@@ -386,6 +388,8 @@ fn cargo(environment: &Environment, toolchain: &Toolchain, request: &Request) ->
         .env_remove("RUSTFLAGS")
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .env_remove("CARGO_BUILD_TARGET")
+        // The profile decides: with another value, cargo builds all of the workspace's crates once more.
+        .env_remove("CARGO_INCREMENTAL")
         .args(["build", "--lib", "--message-format=json-render-diagnostics"])
         .args(["--target", TARGET, "--profile", &request.profile])
         .arg("--target-dir")

@@ -5,7 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{ArgGroup, Parser};
-use innkeeper_guest_build::{Environment, Guest, Request, Toolchain, ToolchainError, build};
+use innkeeper_guest_build::{
+    DEV_PROFILE, Environment, Guest, PROFILE, Request, Toolchain, ToolchainError, build,
+};
 
 /// Exit code if no compiler on this machine can build a guest.
 const EXIT_NO_TOOLCHAIN: u8 = 4;
@@ -30,9 +32,9 @@ struct Args {
     /// Workspace directory
     #[arg(long, value_name = "DIR", default_value = ".")]
     workspace: PathBuf,
-    /// cargo profile
-    #[arg(long, value_name = "NAME", default_value = "guest")]
-    profile: String,
+    /// Build faster, without link-time optimisation
+    #[arg(long)]
+    dev: bool,
     /// Fail instead of changing Cargo.lock
     #[arg(long)]
     locked: bool,
@@ -98,7 +100,7 @@ fn run(args: Args, report: &mut dyn FnMut(&str)) -> anyhow::Result<()> {
         guests,
         target_dir: std::path::absolute(args.target_dir)?,
         out_dir: args.out,
-        profile: args.profile,
+        profile: (if args.dev { DEV_PROFILE } else { PROFILE }).to_owned(),
         locked: args.locked,
     };
     build(&environment, &toolchain, &request, report)?;

@@ -1,6 +1,6 @@
 //! The sandbox's cost: one memcached pass in a fresh instance, on one thread, split into steps.
 //!
-//! `INNKEEPER_GUESTS` names the directory with the guests; `target/guests` without it.
+//! `INNKEEPER_GUESTS` names the directory with the guests; `target/release-guests` without it.
 
 #![expect(
     clippy::print_stdout,
@@ -56,7 +56,7 @@ fn main() -> anyhow::Result<()> {
     let path = directory.join("memcached.wasm");
     let bytes = fs::read(&path).with_context(|| {
         format!(
-            "there is no {}: build the guests with tests/setup, or set INNKEEPER_GUESTS",
+            "there is no {}: build the guests with tests/setup --only release-guests, or set INNKEEPER_GUESTS",
             path.display()
         )
     })?;
@@ -181,7 +181,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 )]
 fn guests_directory() -> PathBuf {
     env::var_os("INNKEEPER_GUESTS").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target/guests"),
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target/release-guests"),
         PathBuf::from,
     )
 }
@@ -190,7 +190,7 @@ fn print_sizes(directory: &Path) -> anyhow::Result<()> {
     let mut guests: Vec<_> = fs::read_dir(directory)
         .with_context(|| {
             format!(
-                "there are no guests in {}: build them with tests/setup, or set INNKEEPER_GUESTS",
+                "there are no guests in {}: build them with tests/setup --only release-guests, or set INNKEEPER_GUESTS",
                 directory.display()
             )
         })?
