@@ -4,12 +4,13 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 use innkeeper_tests::manifest::root;
 
-/// Runs two parts of the script in a copy whose compilers do nothing, and returns the lines with estimates.
+/// Runs two parts of the script in a copy with other compilers, and returns the lines with estimates.
 fn estimates(copy: &Path) -> Vec<String> {
     let script = r#"PATH="$0/bin:$PATH" exec "$0/tests/setup" --only host --only controlplane"#;
     let output = Command::new("sh")
         .args(["-c", script])
         .arg(copy)
+        .env("INNKEEPER_PROGRESS_SECONDS", "0")
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -28,11 +29,10 @@ fn write(copy: &Path, path: &str, text: &[u8]) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-#[test]
-fn setup_estimates_the_time_left_for_what_was_never_built() {
-    let copy = tempfile::tempdir().unwrap();
+/// Copies the script, beside compilers that do nothing.
+fn copy_setup(copy: &Path) {
     for path in ["tests/setup", "tests/controlplane/go.mod"] {
-        write(copy.path(), path, &fs::read(root().join(path)).unwrap());
+        write(copy, path, &fs::read(root().join(path)).unwrap());
     }
     for path in [
         "bin/cargo",
@@ -40,8 +40,31 @@ fn setup_estimates_the_time_left_for_what_was_never_built() {
         "bin/make",
         "tests/controlplane/build",
     ] {
-        write(copy.path(), path, b"#!/bin/sh\n");
+        write(copy, path, b"#!/bin/sh\n");
     }
+}
+
+/// A build prints what is compiled, how much of it was there before, and the time left by the speed so far.
+#[test]
+fn setup_prints_the_progress_of_a_build() {
+    let copy = tempfile::tempdir().unwrap();
+    copy_setup(copy.path());
+    let cargo = br"#!/bin/sh
+printf '    Building [>   ] 10/410: memchr       \r   Compiling memchr v2.8.3\n' >&2
+printf '    Building [=>  ] 110/410: syn, serde  \r    Building [==> ] 210/410: tokio  \r   Compiling tokio v1\n' >&2
+printf '    Finished\n' >&2
+";
+    write(copy.path(), "bin/cargo", cargo);
+    let left = estimates(copy.path());
+    assert_eq!(left[1], "== host: compiled 10 of 410, about 15 min left");
+    // A third of the host's time took none: the last crates are large.
+    assert_eq!(left[2], "== host: compiled 210 of 410, about 3 min left");
+}
+
+#[test]
+fn setup_estimates_the_time_left_for_what_was_never_built() {
+    let copy = tempfile::tempdir().unwrap();
+    copy_setup(copy.path());
     let both = estimates(copy.path());
     assert_eq!(both[0], "== about 15 min left");
     // The first part took seconds instead of ten minutes, so this machine is fast.
