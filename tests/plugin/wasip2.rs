@@ -31,7 +31,7 @@ static ADAPTED: LazyLock<TempDir> = LazyLock::new(|| {
         .validate(true)
         .module(&module)
         .and_then(|encoder| encoder.adapter(name, adapter))
-        .and_then(ComponentEncoder::encode)
+        .and_then(|mut encoder| encoder.encode())
         .unwrap();
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("wasip1.wasm"), component).unwrap();

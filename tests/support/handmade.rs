@@ -183,6 +183,6 @@ fn encoded(wit: &str, module: &str) -> Vec<u8> {
     ComponentEncoder::default()
         .validate(true)
         .module(&module)
-        .and_then(ComponentEncoder::encode)
+        .and_then(|mut encoder| encoder.encode())
         .expect("the module fits the world")
 }
