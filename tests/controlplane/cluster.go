@@ -40,6 +40,7 @@ type cluster struct {
 	processes []*process // in the order of starting
 	relays    []*relay.Relay
 	client    kubernetes.Interface
+	first     contents
 
 	// faults lets one verb at a time change more than one process.
 	faults sync.Mutex
@@ -164,7 +165,7 @@ func (c *cluster) start(ctx, keep context.Context) error {
 		defer func() { c.mustProcess(apiserver2).start() }()
 	}
 	if c.options.apiOnly {
-		return nil
+		return c.remember(ctx)
 	}
 	for _, name := range []string{controllerManager, kwokName, schedulerName} {
 		c.mustProcess(name).start()
@@ -173,7 +174,10 @@ func (c *cluster) start(ctx, keep context.Context) error {
 	if err := bootstrap(ctx, c.client, c.options.nodes); err != nil {
 		return err
 	}
-	return awaitUsable(ctx, c.client, c.options.nodes)
+	if err := awaitUsable(ctx, c.client, c.options.nodes); err != nil {
+		return err
+	}
+	return c.remember(ctx)
 }
 
 func (c *cluster) openRelays() error {

@@ -100,6 +100,10 @@ var verbs = map[string]verb{
 		func(ctx context.Context, s *controlServer, args []string) (any, error) {
 			return s.cluster.restore(ctx, args[0])
 		}},
+	"reset": {"", "Go back to the objects that the cluster had when it became ready; nothing is restarted", 0, 0,
+		func(ctx context.Context, s *controlServer, _ []string) (any, error) {
+			return nil, s.cluster.reset(ctx)
+		}},
 	"shutdown": {"", "End the cluster, as SIGTERM does", 0, 0,
 		func(_ context.Context, s *controlServer, _ []string) (any, error) {
 			s.shutdown()
