@@ -63,8 +63,8 @@ fn write_certificate(certificate: &Path, key: &Path) -> Vec<u8> {
 
 /// A host with the user's certificate, and the host's address.
 struct Site {
-    stage: Stage,
     host: Host,
+    stage: Stage,
     address: String,
     certificate: Vec<u8>,
 }
@@ -85,8 +85,8 @@ impl Site {
         let host = admin::host(&stage, &tls);
         let address = address(&host);
         Self {
-            stage,
             host,
+            stage,
             address,
             certificate,
         }

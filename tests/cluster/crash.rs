@@ -29,8 +29,8 @@ const QUIET: Duration = Duration::from_millis(800);
 const LIFE_MAX: Duration = Duration::from_secs(40);
 
 struct Crash {
-    stage: Stage,
     relay: Relay,
+    stage: Stage,
     namespace: String,
     example: String,
     parent: Target<'static>,
@@ -114,8 +114,8 @@ fn check(guest: &str, parent: Target<'static>, moments: &[Moment]) {
     let mut crash = Crash {
         namespace: stage.namespace("crash"),
         example: format!("examples/{guest}/01-article.yaml"),
-        stage,
         relay,
+        stage,
         parent,
         is_applied: false,
         killed_at: Vec::new(),

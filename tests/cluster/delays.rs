@@ -32,9 +32,9 @@ const QUIET: Duration = Duration::from_secs(3);
 /// A host behind a relay. No controllers run, so every write to a child comes from the host or the
 /// test.
 struct DelayedHost {
-    stage: Stage,
-    relay: Relay,
     host: Host,
+    relay: Relay,
+    stage: Stage,
 }
 
 impl DelayedHost {
@@ -49,7 +49,7 @@ impl DelayedHost {
             let relay = Relay::start(&stage.plane).unwrap();
             let host = Host::start(&relay.kubeconfig, &stage.options).unwrap();
             stage.wait_served(&host, &CRDS);
-            Mutex::new(Self { stage, relay, host })
+            Mutex::new(Self { host, relay, stage })
         });
         let slow = shared.lock().unwrap_or_else(PoisonError::into_inner);
         slow.relay.hold_back(None);

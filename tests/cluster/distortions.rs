@@ -43,9 +43,9 @@ const PROVOKE_EVERY: Duration = Duration::from_secs(2);
 const PROVOCATIONS: usize = 20;
 
 struct Site {
-    stage: Stage,
-    relay: Relay,
     host: Host,
+    relay: Relay,
+    stage: Stage,
     namespace: String,
     elsewhere: String,
     edits: usize,
@@ -69,9 +69,9 @@ impl Site {
             stage.apply(place, &object);
         }
         let mut site = Self {
+            host,
             stage,
             relay,
-            host,
             namespace,
             elsewhere,
             edits: 0,

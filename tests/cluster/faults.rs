@@ -69,9 +69,9 @@ impl Plugin {
 }
 
 pub(crate) struct Shared {
+    pub(crate) host: Host,
     // No controllers: no child in these tests needs one.
     pub(crate) plane: ControlPlane,
-    pub(crate) host: Host,
 }
 
 pub(crate) fn shared() -> &'static Shared {
@@ -94,7 +94,7 @@ pub(crate) fn shared() -> &'static Shared {
         let host = Host::start(&plane.kubeconfig(), &options).expect("the host starts");
         let crds = [UNRULY, GARBAGE, NOSY].map(|plugin| plugin.crd);
         wait_served(&plane, &host, &crds);
-        Shared { plane, host }
+        Shared { host, plane }
     })
 }
 

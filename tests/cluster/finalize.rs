@@ -52,8 +52,8 @@ fn shared() -> &'static (Stage, Host) {
 
 /// A namespace with a parent that the guest finalizes in a given way.
 struct Case {
-    stage: &'static Stage,
     host: &'static Host,
+    stage: &'static Stage,
     namespace: String,
 }
 
@@ -62,8 +62,8 @@ impl Case {
     fn start(parent: &Value) -> Self {
         let (stage, host) = shared();
         let case = Self {
-            stage,
             host,
+            stage,
             namespace: stage.namespace("farewell"),
         };
         stage.apply(&case.namespace, parent);
@@ -360,9 +360,9 @@ fn a_foreground_deletion_creates_no_child_that_would_block_it() {
 
 /// A host behind a relay that intercepts the writes.
 struct InterceptedHost {
-    stage: Stage,
-    relay: Relay,
     host: Host,
+    relay: Relay,
+    stage: Stage,
 }
 
 impl InterceptedHost {
@@ -468,7 +468,7 @@ fn a_pending_write_for_a_predecessor_does_not_reach_its_successor() {
     let host = Host::start(&relay.kubeconfig, &stage.options).unwrap();
     stage.wait_served(&host, &[CRD]);
     stage.restart_collector();
-    let slow = InterceptedHost { stage, relay, host };
+    let slow = InterceptedHost { host, relay, stage };
     // A first life covers the writes that the host makes only once.
     assert!(!slow.succeed_before(usize::MAX));
     let mut number = 1;

@@ -34,8 +34,8 @@ type Row = (&'static str, &'static str, &'static str);
 
 /// A control plane with a host, and the script from Argo CD's ConfigMap.
 struct Health {
-    stage: Stage,
     host: Host,
+    stage: Stage,
     namespace: String,
     script: PathBuf,
 }
@@ -56,8 +56,8 @@ impl Health {
         let host = stage.host_serving(&["unrulies.test.innkeeper.dev", "plugins.innkeeper.dev"]);
         let namespace = stage.namespace("health");
         Self {
-            stage,
             host,
+            stage,
             namespace,
             script,
         }

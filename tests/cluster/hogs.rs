@@ -90,8 +90,8 @@ const SLACK: Duration = Duration::from_millis(20);
 
 /// A control plane with a host, and parents in one namespace.
 struct HogFixture {
-    stage: Stage,
     host: Host,
+    stage: Stage,
     namespace: String,
     /// Number of edits so far, which makes every edit differ.
     edits: usize,
@@ -113,8 +113,8 @@ impl HogFixture {
         stage.wait_served(&host, &crds.each_ref().map(String::as_str));
         let namespace = stage.namespace("hogs");
         let fixture = Self {
-            stage,
             host,
+            stage,
             namespace,
             edits: 0,
         };

@@ -20,8 +20,8 @@ const REFUSED: [&str; 3] = [
 /// A fixture whose parents have had a good pass with the first revision. `first` is the Plugin
 /// status at that time.
 struct Served {
-    fixture: MoodyFixture,
     host: Host,
+    fixture: MoodyFixture,
     first: Value,
 }
 
@@ -32,8 +32,8 @@ impl Served {
         let first = fixture.status();
         fixture.web.put(guest("successor"));
         Self {
-            fixture,
             host,
+            fixture,
             first,
         }
     }

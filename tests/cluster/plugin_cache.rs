@@ -14,8 +14,8 @@ const NAME: &str = "cache";
 
 /// A site with an empty cache directory.
 struct CacheFixture {
-    site: PluginSite,
     host: Host,
+    site: PluginSite,
     /// Keeps the directory until the end of the test.
     _directory: TempDir,
 }
@@ -28,8 +28,8 @@ impl CacheFixture {
         site.define();
         let host = site.stage.host_serving(&["plugins.innkeeper.dev"]);
         Self {
-            site,
             host,
+            site,
             _directory: directory,
         }
     }

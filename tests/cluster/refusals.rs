@@ -19,8 +19,8 @@ const API: &str = "test.innkeeper.dev/v1";
 
 /// The control plane and the host that all tests here share, with one good Plugin.
 struct Shared {
-    stage: Stage,
     host: Host,
+    stage: Stage,
     sources: TempDir,
 }
 
@@ -35,8 +35,8 @@ fn shared() -> &'static Shared {
         stage.install_plugin_crd();
         let host = stage.host_serving(&["plugins.innkeeper.dev"]);
         let shared = Shared {
-            stage,
             host,
+            stage,
             sources,
         };
         shared.declare(NEIGHBOUR, &guest(NEIGHBOUR));

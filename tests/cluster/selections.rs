@@ -23,8 +23,8 @@ const QUIET: Duration = Duration::from_millis(800);
 
 /// A host with a plugin that finalizes parents and selects some of them, and two namespaces.
 struct SelectionFixture {
-    site: PluginSite,
     host: Host,
+    site: PluginSite,
     /// Labelled `team=a`.
     ours: String,
     /// Labelled `team=b`.
@@ -53,8 +53,8 @@ impl SelectionFixture {
         let theirs = site.stage.namespace("theirs");
         let host = site.stage.host_serving(&["plugins.innkeeper.dev"]);
         let fixture = Self {
-            site,
             host,
+            site,
             ours,
             theirs,
         };

@@ -39,7 +39,7 @@ impl Stage {
     }
 
     pub(crate) fn with(plugins: Vec<PathBuf>, arguments: &[&str]) -> Self {
-        let plane = ControlPlane::start_with(arguments).expect("the control plane starts");
+        let plane = ControlPlane::take(arguments).expect("the control plane starts");
         let cache = CacheDirectory::warm();
         let options = HostOptions {
             plugins,

@@ -43,8 +43,8 @@ pub(crate) fn document(output: &Output) -> Value {
 
 /// A control plane with a host and the guest `unruly`, whose parents choose the behaviour.
 struct StatusFixture {
-    stage: Stage,
     host: Host,
+    stage: Stage,
     namespace: String,
     kubeconfig: String,
 }
@@ -62,8 +62,8 @@ impl StatusFixture {
         let namespace = stage.namespace("survey");
         let kubeconfig = stage.plane.kubeconfig().to_str().unwrap().to_owned();
         Self {
-            stage,
             host,
+            stage,
             namespace,
             kubeconfig,
         }

@@ -69,8 +69,8 @@ const QUIET: [Quiet; 2] = [
 const NAME: &str = "quiet";
 
 struct Tenants {
-    stage: Stage,
     host: Host,
+    stage: Stage,
     noisy: String,
     quiet: String,
 }
@@ -85,8 +85,8 @@ impl Tenants {
         // The noisy namespace comes first in every order by name.
         let [noisy, quiet] = ["noisy", "quiet"].map(|name| stage.namespace(name));
         let tenants = Self {
-            stage,
             host,
+            stage,
             noisy,
             quiet,
         };

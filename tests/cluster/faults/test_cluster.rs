@@ -82,8 +82,8 @@ impl RunningController {
 }
 
 pub(crate) struct TestCluster {
-    pub(crate) stage: Stage,
     pub(crate) relay: Relay,
+    pub(crate) stage: Stage,
     references: Mutex<BTreeMap<Subject, References>>,
 }
 
@@ -105,8 +105,8 @@ impl TestCluster {
         stage.restart_collector();
         Self::end(host);
         Self {
-            stage,
             relay,
+            stage,
             references: Mutex::default(),
         }
     }

@@ -26,8 +26,8 @@ const NO_DIGEST: &str = "sha256:000000000000000000000000000000000000000000000000
 
 /// Variants of the memcached Plugin, with the cluster and the servers that they name.
 struct Variants {
-    site: Site,
     pod: Pod,
+    site: Site,
     registry: Registry,
     web: Web,
     /// Digests of the component in the registry and of the one on the web server.
@@ -85,8 +85,8 @@ impl Variants {
         let other = marked(&fs::read(file).unwrap());
         let other_digest = push(&client.put("other.wasm", &other).unwrap(), "other");
         Self {
-            site,
             pod,
+            site,
             web: Web::start(other),
             registry,
             digest,
