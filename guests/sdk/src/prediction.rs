@@ -44,15 +44,12 @@ pub(crate) fn predict(
 ) -> Option<Prediction> {
     let (children, values) = expected_children(request, &desired.children)?;
     let next = request.with_children(children);
-    let host = SecondHost {
-        host,
-        is_unique: Cell::new(false),
-    };
+    let host = WatchedHost::silent(host);
     let Ok(Answer::Desired(second)) = reconcile(&next, &host) else {
         return None;
     };
     // With other children, the next call is followed by yet another one.
-    if host.is_unique.get() || second.children != desired.children {
+    if host.is_unique() || second.children != desired.children {
         return None;
     }
     let predicted = |child: &Observed| predicted_child(child, values.get(child.key.as_ref()?)?);
@@ -319,16 +316,42 @@ impl Reads {
     }
 }
 
-/// The host of the second run, which must not be noticed.
-struct SecondHost<'a> {
+/// The host of a run, which notes whether an equal call may get another answer.
+pub(crate) struct WatchedHost<'a> {
     host: &'a dyn Host,
+    logs: bool,
     /// Whether the answer depends on the time or on random bytes, which differ in the next call.
     is_unique: Cell<bool>,
 }
 
-impl Host for SecondHost<'_> {
-    // The first run has logged the same.
-    fn log(&self, _level: LogLevel, _message: &str) {}
+impl<'a> WatchedHost<'a> {
+    pub(crate) fn new(host: &'a dyn Host) -> Self {
+        Self {
+            host,
+            logs: true,
+            is_unique: Cell::new(false),
+        }
+    }
+
+    /// The host of the second run, which logs the same as the first.
+    fn silent(host: &'a dyn Host) -> Self {
+        Self {
+            logs: false,
+            ..Self::new(host)
+        }
+    }
+
+    pub(crate) const fn is_unique(&self) -> bool {
+        self.is_unique.get()
+    }
+}
+
+impl Host for WatchedHost<'_> {
+    fn log(&self, level: LogLevel, message: &str) {
+        if self.logs {
+            self.host.log(level, message);
+        }
+    }
 
     fn now_ms(&self) -> u64 {
         self.is_unique.set(true);

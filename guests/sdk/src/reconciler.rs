@@ -15,7 +15,7 @@ use crate::fault::Fault;
 use crate::host::Host;
 use crate::kinds::ChildKinds;
 use crate::manifest::Manifest;
-use crate::prediction::{Prediction, predict};
+use crate::prediction::{Prediction, WatchedHost, predict};
 use crate::request::{PARENT_BYTES_MAX, Phase, Request};
 
 /// Reconciles one kind of parent: computes the desired children of one parent at a time.
@@ -137,15 +137,17 @@ pub fn run<R: Reconciler>(
 ) -> Option<Result<Predicting, Fault>> {
     R::Parent::is_parent_of(request).then(|| {
         let parent = request.parent_within::<R::Parent>(R::PARENT_BYTES_MAX)?;
-        let cx = Context::new(request, host)?;
+        let host = WatchedHost::new(host);
+        let cx = Context::new(request, &host)?;
         let pass = |cx: &Context<'_, R>| match cx.phase {
             Phase::Reconcile => R::reconcile(&parent, cx),
             Phase::Finalize => R::finalize(&parent, cx),
         };
         let answer = pass(&cx)?;
         let prediction = match &answer {
-            Answer::Desired(desired) if predicts => {
-                predict(request, host, desired, |next, host| {
+            // The next call may answer differently.
+            Answer::Desired(desired) if predicts && !host.is_unique() => {
+                predict(request, &host, desired, |next, host| {
                     pass(&cx.with_request(next, host))
                 })
             }
