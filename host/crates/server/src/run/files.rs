@@ -47,6 +47,13 @@ pub(super) async fn load_all(args: &RunArgs) -> Result<LoadedFiles, Failure> {
     let settings = &args.plugins;
     let workers = settings.workers;
     let files = settings.files();
+    // First: the admin port answers already, and idle clients there could use up the descriptors meanwhile.
+    let cache = artifact::Cache::open(&settings.cache_dir)
+        .or_fail(
+            Exit::Usage,
+            "failed to open the cache of compiled plugins; set another --cache-dir",
+        )?
+        .with_bytes_max(settings.cache_bytes_max);
     let engine = Engine::new(&EngineSettings {
         memory_together_bytes_max: settings.guest_memory_bytes_max.or_else(half_the_memory),
         // The scan does not find pages in swap, so the next instance could read them.
@@ -55,12 +62,6 @@ pub(super) async fn load_all(args: &RunArgs) -> Result<LoadedFiles, Failure> {
     })
     .or_fail(Exit::Failure, SANDBOX)?;
     let pool = Pool::start(workers).or_fail(Exit::Failure, SANDBOX)?;
-    let cache = artifact::Cache::open(&settings.cache_dir)
-        .or_fail(
-            Exit::Usage,
-            "failed to open the cache of compiled plugins; set another --cache-dir",
-        )?
-        .with_bytes_max(settings.cache_bytes_max);
     let context = Arc::new(LoaderContext {
         engine,
         cache: cache.clone(),
