@@ -7,7 +7,6 @@ use innkeeper_tests::{
     Host, HostOptions,
     admin::{self, address, ask},
     eventually,
-    host::wait_logged,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tempfile::TempDir;
@@ -32,6 +31,7 @@ fn start(limits: Vec<String>) -> (TempDir, Host) {
     fs::write(&kubeconfig, KUBECONFIG).unwrap();
     let options = HostOptions {
         arguments: admin::ARGUMENTS.map(str::to_owned).to_vec(),
+        cache: Some(directory.path().join("cache")),
         limits,
         ..HostOptions::default()
     };
@@ -43,14 +43,13 @@ fn start(limits: Vec<String>) -> (TempDir, Host) {
 /// not restart.
 #[test]
 fn livez_answers_while_idle_clients_use_up_all_descriptors() {
-    let (_directory, mut host) = start(vec![format!("--nofile={DESCRIPTORS}:{DESCRIPTORS}")]);
+    let (directory, mut host) = start(vec![format!("--nofile={DESCRIPTORS}:{DESCRIPTORS}")]);
     let address = &address(&host);
-    // Before that, the host reads the system's certificates, and exits without a descriptor for them.
-    wait_logged(
-        &host,
-        "the host has made its clients",
-        "waiting for the API server",
-    );
+    // Before that, the host reads the system's certificates, and exits without a descriptor for them or for the cache.
+    eventually("the host has opened the cache", || {
+        let is_open = directory.path().join("cache").exists();
+        is_open.then_some(()).ok_or("there is no directory")
+    });
     let connect = |_| TcpStream::connect(address).ok();
     let idle: Vec<TcpStream> = (0..5 * DESCRIPTORS).map_while(connect).collect();
     let is_live = || -> Result<()> {
