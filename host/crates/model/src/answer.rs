@@ -55,6 +55,24 @@ pub struct PredictedChild {
     pub parts: Vec<(String, Option<Value>)>,
 }
 
+impl PredictedChild {
+    /// Returns true if an object has all assumed parts; `stated` is the child in the answer.
+    pub fn has_parts(&self, object: &Value, stated: &Child) -> bool {
+        self.parts.iter().all(|(pointer, value)| {
+            let expected = value.as_ref().or_else(|| stated_part(stated, pointer));
+            object.pointer(pointer) == expected
+        })
+    }
+}
+
+/// Returns the part of a stated child at a JSON pointer; a null states that there is none.
+fn stated_part<'a>(stated: &'a Child, pointer: &str) -> Option<&'a Value> {
+    let path = pointer.strip_prefix('/')?;
+    let (member, rest) = path.split_at(path.find('/').unwrap_or(path.len()));
+    let part = stated.object.get(member)?.pointer(rest)?;
+    (!part.is_null()).then_some(part)
+}
+
 /// The guest's statements about a parent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]

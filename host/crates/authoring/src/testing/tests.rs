@@ -184,7 +184,11 @@ fn predicting(request: &Request<'_>, predicted: &str) -> End {
     };
     let assumed = PredictedChild {
         key: "a".to_owned(),
-        parts: vec![("/status".to_owned(), Some(json!({})))],
+        parts: vec![
+            ("/status".to_owned(), Some(json!({}))),
+            // As the answer states it.
+            ("/data/text".to_owned(), None),
+        ],
     };
     let prediction = request.predict.then(|| Prediction {
         report: report(predicted),

@@ -199,18 +199,7 @@ fn is_predicted(
     }
     // Always JSON: the cache has parsed the object.
     let object: Value = serde_json::from_str(&child.json).unwrap_or_default();
-    predicted.parts.iter().all(|(pointer, value)| {
-        let expected = value.as_ref().or_else(|| stated_part(stated, pointer));
-        object.pointer(pointer) == expected
-    })
-}
-
-/// Returns the part of a stated child at a JSON pointer; a null states that there is none.
-fn stated_part<'a>(stated: &'a Child, pointer: &str) -> Option<&'a Value> {
-    let path = pointer.strip_prefix('/')?;
-    let (member, rest) = path.split_at(path.find('/').unwrap_or(path.len()));
-    let part = stated.object.get(member)?.pointer(rest)?;
-    (!part.is_null()).then_some(part)
+    predicted.has_parts(&object, stated)
 }
 
 /// Compares a prediction with the call that it would have saved, for tests.

@@ -1,6 +1,6 @@
 //! A predicted report must be the one that the next call gives, wherever the host would use it.
 
-use innkeeper_model::{PredictedChild, Prediction};
+use innkeeper_model::{Child, PredictedChild, Prediction};
 use innkeeper_plan::put;
 use innkeeper_sandbox::{CallOutput, ObservedChild};
 use serde_json::{Map, Value};
@@ -34,7 +34,8 @@ impl Checker<'_> {
             assume(&mut written, &first.answer, predicted);
         }
         let mut second = call(&written, under(simulation))?;
-        let is_used = is_as_assumed(&prediction, first.children(), second.children())
+        let stated = &first.answer.children;
+        let is_used = is_as_assumed(&prediction, stated, first.children(), second.children())
             && first.reads.agree(&mut second.reads);
         if !is_used {
             return Ok(());
@@ -85,6 +86,7 @@ fn add(object: &mut Map<String, Value>, pointer: &str, value: &Value) {
 /// Returns true if the children are as the prediction assumes.
 fn is_as_assumed(
     prediction: &Prediction,
+    stated: &[Child],
     before: &[ObservedChild],
     after: &[ObservedChild],
 ) -> bool {
@@ -95,8 +97,8 @@ fn is_as_assumed(
     };
     let has_parts = |child: &ObservedChild, predicted: &PredictedChild| {
         let object: Value = serde_json::from_str(&child.object).unwrap_or_default();
-        let mut parts = predicted.parts.iter();
-        parts.all(|(pointer, value)| object.pointer(pointer) == value.as_ref())
+        let stated = stated.iter().find(|stated| stated.key == predicted.key);
+        stated.is_some_and(|stated| predicted.has_parts(&object, stated))
     };
     let is_gone = |child: &ObservedChild| predicted(child).is_none() && !after.contains(child);
     let count = after
