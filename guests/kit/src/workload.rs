@@ -9,7 +9,7 @@ use kube::Resource;
 use serde::Deserialize;
 
 use crate::rollout::{TEMPLATE_HASH, TEMPLATE_HASH_POINTER, TemplateHash};
-use innkeeper_sdk::children::{Children, Reads};
+use innkeeper_sdk::children::{Children, Reads, annotation_pointer};
 use innkeeper_sdk::fault::Fault;
 
 /// An observed Deployment or StatefulSet.
@@ -262,9 +262,8 @@ impl Workload {
 
     /// A Pod template annotation.
     pub fn annotation(&self, key: &str) -> Option<&str> {
-        let key_part = key.replace('~', "~0").replace('/', "~1");
-        let annotations = "/spec/template/metadata/annotations";
-        self.reads.add(&format!("{annotations}/{key_part}"));
+        self.reads
+            .add(&format!("/spec/template{}", annotation_pointer(key)));
         self.spec
             .template
             .metadata
