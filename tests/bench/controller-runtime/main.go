@@ -2,6 +2,7 @@
 // job of the memcached plugin with the usual means of controller-runtime. It
 // reads from the cache, uses CreateOrUpdate, and updates a changed status once.
 // With --apply it writes by server-side apply instead, under the same conditions.
+// With --hook it is the webhook of another peer, Metacontroller.
 //
 // It prints the number of its reconciles when it ends.
 package main
@@ -47,13 +48,20 @@ func main() {
 	r := &reconciler{}
 	concurrency := flag.Int("concurrency", 1, "number of concurrent reconciles")
 	flag.BoolVar(&r.byApply, "apply", false, "write by server-side apply")
+	hookAddress := flag.String("hook", "", "serve the webhooks of Metacontroller at this address")
 	flag.Parse()
 	ctrl.SetLogger(zap.New())
-	if err := run(r, *concurrency); err != nil {
+	count, err := r.reconciles.Load, error(nil)
+	if *hookAddress != "" {
+		count, err = serveHook(*hookAddress)
+	} else {
+		err = run(r, *concurrency)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
-	fmt.Printf("reconciles %d\n", r.reconciles.Load())
+	fmt.Printf("reconciles %d\n", count())
 }
 
 func run(r *reconciler, concurrency int) error {

@@ -1,6 +1,6 @@
 //! The contenders: the host and its peers, each a process with a distinct user agent in the audit log and a pass counter.
 
-use std::{env, ffi::OsStr, fs, path::Path, time::Duration};
+use std::{env, ffi::OsStr, fs, path::Path, process::ExitStatus, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use innkeeper_tests::{
@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use serde::Serialize;
 use tempfile::TempDir;
 
-use crate::kube_rs;
+use crate::{kube_rs, metacontroller};
 
 /// Concurrent passes or reconciles, equal to the host's default for a plugin.
 pub(crate) const CONCURRENCY: u16 = 4;
@@ -25,21 +25,36 @@ pub(crate) enum Contender {
     ControllerRuntime,
     /// With server-side apply, like the first two.
     ControllerRuntimeApply,
+    Metacontroller,
 }
 
 impl Contender {
-    pub(crate) const ALL: [Self; 4] = [
-        Self::Innkeeper,
-        Self::KubeRs,
-        Self::ControllerRuntime,
-        Self::ControllerRuntimeApply,
-    ];
+    /// The contenders that there are programs for.
+    pub(crate) fn all() -> Vec<Self> {
+        let mut all = vec![
+            Self::Innkeeper,
+            Self::KubeRs,
+            Self::ControllerRuntime,
+            Self::ControllerRuntimeApply,
+        ];
+        if metacontroller::is_present() {
+            all.push(Self::Metacontroller);
+        }
+        all
+    }
 
-    /// All contenders; the order rotates each round, so that no contender always goes first.
-    pub(crate) fn in_order(round: usize) -> [Self; 4] {
-        let mut order = Self::ALL;
-        order.rotate_left(round % Self::ALL.len());
-        order
+    /// Those that also run ten plugins or operators.
+    pub(crate) fn all_with_plugins() -> Vec<Self> {
+        let mut all = Self::all();
+        all.retain(|one| !matches!(one, Self::ControllerRuntime | Self::ControllerRuntimeApply));
+        all
+    }
+
+    /// Rotates the order each round, so that no contender always goes first.
+    pub(crate) fn in_order(mut all: Vec<Self>, round: usize) -> Vec<Self> {
+        let first = round % all.len();
+        all.rotate_left(first);
+        all
     }
 
     pub(crate) const fn name(self) -> &'static str {
@@ -48,6 +63,7 @@ impl Contender {
             Self::KubeRs => "kube-rs",
             Self::ControllerRuntime => "controller-runtime",
             Self::ControllerRuntimeApply => "c.-r. with apply",
+            Self::Metacontroller => "metacontroller",
         }
     }
 
@@ -58,8 +74,17 @@ impl Contender {
             Self::KubeRs => kube_rs::AGENT,
             Self::ControllerRuntime => "bench-controller-runtime",
             Self::ControllerRuntimeApply => "bench-controller-runtime-apply",
+            Self::Metacontroller => return request.user_agent.starts_with(metacontroller::AGENT),
         };
         request.user_agent == agent
+    }
+
+    /// Installs what the contender needs for parents in these API groups, before the measurement.
+    pub(crate) fn prepare(self, plane: &ControlPlane, groups: &[String]) -> Result<()> {
+        match self {
+            Self::Metacontroller => metacontroller::prepare(plane, groups),
+            _ => Ok(()),
+        }
     }
 
     /// Starts the contender; the host keeps compiled plugins in `cache`.
@@ -88,6 +113,13 @@ impl Contender {
                 let apply = [&[OsStr::new("--apply")], &arguments[..]].concat();
                 start_peer(&runtime()?, &apply)
             }
+            Self::Metacontroller => {
+                let directory = tempfile::tempdir()?;
+                Ok(Started::Peer {
+                    processes: metacontroller::start(plane, &directory)?,
+                    directory,
+                })
+            }
         }
     }
 }
@@ -115,7 +147,7 @@ fn start_peer(program: &Path, arguments: &[&OsStr]) -> Result<Started> {
     let mut command = bound_with_log(program, &directory.path().join("log"))?;
     command.args(arguments);
     Ok(Started::Peer {
-        process: spawn_bound(command)?,
+        processes: vec![spawn_bound(command)?],
         directory,
     })
 }
@@ -124,8 +156,8 @@ fn start_peer(program: &Path, arguments: &[&OsStr]) -> Result<Started> {
 pub(crate) enum Started {
     Host(Host),
     Peer {
-        // Dropped first: the process must end before its directory is removed.
-        process: Running,
+        // Dropped first: the processes must end before their directory is removed.
+        processes: Vec<Running>,
         directory: TempDir,
     },
 }
@@ -142,18 +174,25 @@ pub(crate) struct Counted {
 impl Started {
     /// Returns CPU time and memory so far.
     pub(crate) fn usage(&mut self) -> Result<Usage> {
-        let usage = match self {
-            Self::Host(host) => host.process().usage(),
-            Self::Peer { process, .. } => process.usage(),
+        let usages: Result<Vec<Usage>> = match self {
+            Self::Host(host) => host.process().usage().map(|usage| vec![usage]),
+            Self::Peer { processes, .. } => processes.iter().map(Running::usage).collect(),
         };
-        usage.with_context(|| self.log())
+        let mut usages = usages.with_context(|| self.log())?.into_iter();
+        let first = usages.next().context("it has no process")?;
+        Ok(usages.fold(first, |sum, usage| Usage {
+            cpu: sum.cpu + usage.cpu,
+            resident_bytes: sum.resident_bytes + usage.resident_bytes,
+            anonymous_bytes: sum.anonymous_bytes + usage.anonymous_bytes,
+            resident_max_bytes: sum.resident_max_bytes + usage.resident_max_bytes,
+        }))
     }
 
     /// Returns how many bytes of the program file are resident.
     pub(crate) fn program_bytes(&mut self) -> Result<u64> {
         match self {
             Self::Host(host) => host.process().program_bytes(),
-            Self::Peer { process, .. } => process.program_bytes(),
+            Self::Peer { processes, .. } => processes.iter().map(Running::program_bytes).sum(),
         }
     }
 
@@ -173,14 +212,13 @@ impl Started {
             Self::Host(host) => Some(counted(host)?),
             Self::Peer { .. } => None,
         };
-        let status = match &mut self {
-            Self::Host(host) => host.stop()?,
-            Self::Peer { process, .. } => {
-                process.signal(Signal::TERM)?;
-                process.wait_for(Duration::from_mins(1))?
-            }
+        let statuses = match &mut self {
+            Self::Host(host) => vec![host.stop()?],
+            Self::Peer { processes, .. } => processes.iter_mut().map(end).collect::<Result<_>>()?,
         };
-        ensure!(status.success(), "{status}: {}", self.log());
+        for status in statuses {
+            ensure!(status.success(), "{status}: {}", self.log());
+        }
         if let Some(counted) = counted {
             return Ok(counted);
         }
@@ -194,6 +232,12 @@ impl Started {
             call_us: None,
         })
     }
+}
+
+/// Ends a process.
+fn end(process: &mut Running) -> Result<ExitStatus> {
+    process.signal(Signal::TERM)?;
+    process.wait_for(Duration::from_mins(1))
 }
 
 /// Reads the counts for all plugins from the host's metrics.

@@ -15,8 +15,10 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
+    api::GROUP,
     contender::{Contender, Started},
     parents::{self, Batch},
+    server::Served,
 };
 
 /// A contender that sends no request for this long has finished its work.
@@ -55,6 +57,8 @@ pub(crate) struct FromEmpty {
     pub(crate) requests: BTreeMap<String, usize>,
     /// Writes that the API server refused.
     pub(crate) refused: usize,
+    /// What the API server counted meanwhile.
+    pub(crate) served: Served,
 }
 
 /// The measurements for a start with nothing to do.
@@ -77,6 +81,7 @@ pub(crate) struct Restart {
 pub(crate) fn run(contender: Contender, cache: &Path, parents: usize, round: usize) -> Result<Run> {
     let plane = ControlPlane::start_with(&["--api-only", "--audit", "metadata"])?;
     let batch = parents::make(&plane, parents)?;
+    contender.prepare(&plane, &[GROUP.to_owned()])?;
     let from_empty = from_empty(contender, cache, &plane, &batch)?;
     let again = restart(contender, cache, &plane, parents)?;
     let restart_without_memory = if contender == Contender::Innkeeper {
@@ -115,6 +120,7 @@ fn from_empty(
     batch: &Batch,
 ) -> Result<FromEmpty> {
     let mark = plane.audit().mark()?;
+    let served = Served::read(plane)?;
     let start = Instant::now();
     let before = plane.usage("apiserver")?.cpu;
     let mut started = contender.start(plane, cache)?;
@@ -123,6 +129,7 @@ fn from_empty(
     settle(plane, contender)?;
     let usage = started.usage()?;
     let api_server = plane.usage("apiserver")?.cpu.saturating_sub(before);
+    let served = Served::read(plane)?.since(&served);
     let counted = started.stop()?;
     let requests = requests(plane, contender, mark)?;
     let refused = requests
@@ -143,6 +150,7 @@ fn from_empty(
         call_us: counted.call_us,
         requests: counts,
         refused,
+        served,
     })
 }
 

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::{
+    api::GROUP,
     contender::Contender,
     converge::settle,
     parents::{self, Batch},
@@ -56,6 +57,7 @@ pub(crate) struct Edits {
 pub(crate) fn run(contender: Contender, cache: &Path) -> Result<Vec<Edits>> {
     let plane = ControlPlane::start_with(&["--api-only"])?;
     let batch = parents::make(&plane, PARENTS)?;
+    contender.prepare(&plane, &[GROUP.to_owned()])?;
     let started = contender.start(&plane, cache)?;
     parents::wait_final(&plane, contender, &batch)?;
     let mut measured = Vec::new();

@@ -11,9 +11,11 @@ mod contender;
 mod converge;
 mod edits;
 mod kube_rs;
+mod metacontroller;
 mod parents;
 mod plugins;
 mod report;
+mod server;
 mod targets;
 
 use std::{env, path::PathBuf};
@@ -85,31 +87,27 @@ fn task(word: &str) -> Result<Task> {
 fn measure(tasks: &[Task]) -> Result<()> {
     let cache = tempfile::tempdir()?;
     let mut report = Report::default();
-    for contender in Contender::ALL {
+    for contender in Contender::all() {
         converge::run(contender, cache.path(), WARM_UP, 0)?;
     }
     for task in tasks {
         match task {
             Task::Converge { parents, rounds } => {
                 for round in 0..*rounds {
-                    for contender in Contender::in_order(round) {
+                    for contender in Contender::in_order(Contender::all(), round) {
                         let run = converge::run(contender, cache.path(), *parents, round)?;
                         report.add_run(run)?;
                     }
                 }
             }
             Task::Edits => {
-                for contender in Contender::ALL {
+                for contender in Contender::all() {
                     report.add_edits(edits::run(contender, cache.path())?)?;
                 }
             }
             Task::Plugins => {
                 for round in 0..plugins::ROUNDS {
-                    let mut pair = [Contender::Innkeeper, Contender::KubeRs];
-                    if round % 2 == 1 {
-                        pair.reverse();
-                    }
-                    for contender in pair {
+                    for contender in Contender::in_order(Contender::all_with_plugins(), round) {
                         report.add_plugins(plugins::run(contender, cache.path(), round)?)?;
                     }
                 }

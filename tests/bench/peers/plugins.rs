@@ -1,4 +1,5 @@
-//! Ten plugins in one host beside ten kube-rs operators, each with a separate parent kind.
+//! Ten plugins in one host beside ten kube-rs operators and ten composites of Metacontroller, each with a separate parent
+//! kind.
 //!
 //! Each plugin is the shipped memcached with another API group. Each operator watches only the namespace with its
 //! parents, because real operators have distinct labels and see only their own objects.
@@ -15,6 +16,7 @@ use crate::{
     contender::{Contender, Started, start_host, start_kube_rs},
     converge::settle,
     parents::{self, Batch},
+    server::Served,
 };
 
 /// Number of plugins, and number of operators.
@@ -39,9 +41,11 @@ pub(crate) struct Plugins {
     pub(crate) requests: usize,
     /// Watches that were opened.
     pub(crate) watches: usize,
+    /// What the API server counted meanwhile.
+    pub(crate) served: Served,
 }
 
-/// Measures the host or the kube-rs operators.
+/// Measures the host, the kube-rs operators or the composites.
 pub(crate) fn run(contender: Contender, cache: &Path, round: usize) -> Result<Plugins> {
     let plane = ControlPlane::start_with(&["--api-only", "--audit", "metadata"])?;
     let files = tempfile::tempdir()?;
@@ -57,7 +61,10 @@ pub(crate) fn run(contender: Contender, cache: &Path, round: usize) -> Result<Pl
         fs::write(&file, with_group(&shipped, &group)?)?;
         batches.push(parents::make_in(&plane, &[file], &group, PARENTS)?);
     }
+    let groups: Vec<String> = (0..PLUGINS).map(group).collect();
+    contender.prepare(&plane, &groups)?;
     let mark = plane.audit().mark()?;
+    let served = Served::read(&plane)?;
     let start = Instant::now();
     let before = plane.usage("apiserver")?.cpu;
     let mut started = start_all(contender, &plane, cache, files.path(), &batches)?;
@@ -67,6 +74,7 @@ pub(crate) fn run(contender: Contender, cache: &Path, round: usize) -> Result<Pl
     let wall = start.elapsed();
     settle(&plane, contender)?;
     let api_server = plane.usage("apiserver")?.cpu.saturating_sub(before);
+    let served = Served::read(&plane)?.since(&served);
     let mut cpu_s = 0.0;
     let mut resident_max_bytes = 0;
     for process in &mut started {
@@ -92,6 +100,7 @@ pub(crate) fn run(contender: Contender, cache: &Path, round: usize) -> Result<Pl
         resident_max_bytes,
         requests: requests.len() - watches,
         watches,
+        served,
     })
 }
 
@@ -153,6 +162,9 @@ fn start_all(
     files: &Path,
     batches: &[Batch],
 ) -> Result<Vec<Started>> {
+    if contender == Contender::Metacontroller {
+        return Ok(vec![contender.start(plane, cache)?]);
+    }
     if contender == Contender::Innkeeper {
         let files = files.to_string_lossy().into_owned();
         let options = HostOptions {

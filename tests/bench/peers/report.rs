@@ -10,6 +10,7 @@ use crate::{
     converge::Run,
     edits::Edits,
     plugins::{PARENTS, PLUGINS, Plugins},
+    server::Served,
     targets::{
         all_requests, cpu_per_parent, mib, passes_per_parent, peak_rss, requests,
         restart_cpu_per_parent, verdicts,
@@ -26,7 +27,7 @@ const STEADY_AFTER_LISTS_S: f64 = 2.0;
 pub(crate) struct Report {
     runs: Vec<Run>,
     pub(crate) edits: Vec<Edits>,
-    plugins: Vec<Plugins>,
+    pub(crate) plugins: Vec<Plugins>,
 }
 
 /// A table row's name, and how to get the figure from a run.
@@ -143,18 +144,24 @@ impl Report {
                 .iter()
                 .filter(|run| run.parents == parents)
                 .collect();
-            print_table(&LINES, &Contender::ALL, &runs, |run| {
-                (run.contender, run.round)
+            let key = |run: &Run| (run.contender, run.round);
+            print_table(&LINES, &Contender::all(), &runs, key);
+            say("\nthe API server, per parent");
+            print_served(&Contender::all(), &runs, key, |run| {
+                (&run.from_empty.served, count(run.parents))
             });
         }
         if !self.plugins.is_empty() {
             say(&format!(
-                "\n{PLUGINS} plugins or operators, {PARENTS} parents each"
+                "\n{PLUGINS} plugins, operators or composites, {PARENTS} parents each"
             ));
             let runs: Vec<_> = self.plugins.iter().collect();
-            let pair = [Contender::Innkeeper, Contender::KubeRs];
-            print_table(&PLUGIN_LINES, &pair, &runs, |run| {
-                (run.contender, run.round)
+            let pair = Contender::all_with_plugins();
+            let key = |run: &Plugins| (run.contender, run.round);
+            print_table(&PLUGIN_LINES, &pair, &runs, key);
+            say("\nthe API server, per parent");
+            print_served(&pair, &runs, key, |run| {
+                (&run.served, count(PLUGINS * PARENTS))
             });
         }
         if !self.edits.is_empty() {
@@ -242,9 +249,40 @@ impl Report {
     }
 }
 
+/// Prints what the API server counted: the rows that reach the least value in any run.
+fn print_served<T>(
+    contenders: &[Contender],
+    runs: &[&T],
+    key: fn(&T) -> (Contender, usize),
+    of: impl Fn(&T) -> (&Served, f64),
+) {
+    /// Per parent; less is the work of the control plane itself.
+    const LEAST: f64 = 0.05;
+
+    let of = &of;
+    let rows: BTreeSet<&str> = runs
+        .iter()
+        .flat_map(|run| {
+            let (served, parents) = of(run);
+            served.rows(LEAST * parents)
+        })
+        .collect();
+    let lines: Vec<_> = rows
+        .into_iter()
+        .map(|row| {
+            let figure = move |run: &T| {
+                let (served, parents) = of(run);
+                served.get(row) / parents
+            };
+            (row, figure)
+        })
+        .collect();
+    print_table(&lines, contenders, runs, key);
+}
+
 /// Prints each contender's medians, and the median ratios of the first to each other within a round.
 fn print_table<T>(
-    lines: &[Line<T>],
+    lines: &[(&str, impl Fn(&T) -> f64)],
     contenders: &[Contender],
     runs: &[&T],
     key: fn(&T) -> (Contender, usize),
@@ -257,7 +295,7 @@ fn print_table<T>(
         .iter()
         .map(|contender| format!("{:>24}", format!("of {}", contender.name())));
     let head: String = own.chain(of_peers).collect();
-    say(&format!("{:<34}{head}", ""));
+    say(&format!("{:<44}{head}", ""));
     for (name, figure) in lines {
         let of = |contender| {
             runs.iter()
@@ -276,7 +314,7 @@ fn print_table<T>(
             format!("{:>24}", shown(median(ratios.collect())))
         });
         let line: String = medians.chain(ratios).collect();
-        say(&format!("{name:<34}{line}"));
+        say(&format!("{name:<44}{line}"));
     }
 }
 

@@ -6,6 +6,7 @@ use crate::{
     contender::Contender,
     converge::Run,
     edits::Edits,
+    plugins::Plugins,
     report::{Report, count, float, median},
 };
 
@@ -26,23 +27,49 @@ struct Target {
 enum Figure {
     /// A start with this many parents.
     Start(usize, fn(&Run) -> Option<f64>),
+    /// Ten plugins.
+    Ten(fn(&Plugins) -> f64),
     /// Edits at this rate.
-    Edits(u32, fn(&Edits) -> f64),
+    At(u32, fn(&Edits) -> f64),
 }
 
-use Figure::{Edits as At, Start};
+use Figure::{At, Start, Ten};
 
-const TARGETS: [Target; 14] = [
+const TARGETS: [Target; 19] = [
     Target {
         name: "CPU per parent",
         figure: Start(1000, |run| Some(cpu_per_parent(run))),
         peer: Some(Contender::KubeRs),
-        most: 0.85,
+        most: 0.9,
     },
     Target {
         name: "CPU per parent",
         figure: Start(1000, |run| Some(cpu_per_parent(run))),
         peer: Some(Contender::ControllerRuntime),
+        most: 0.5,
+    },
+    Target {
+        name: "CPU per parent",
+        figure: Start(1000, |run| Some(cpu_per_parent(run))),
+        peer: Some(Contender::Metacontroller),
+        most: 0.3,
+    },
+    Target {
+        name: "ten plugins: CPU",
+        figure: Ten(|run| run.cpu_s),
+        peer: Some(Contender::KubeRs),
+        most: 0.85,
+    },
+    Target {
+        name: "ten plugins: CPU of the API server",
+        figure: Ten(|run| run.api_server_cpu_s),
+        peer: Some(Contender::KubeRs),
+        most: 1.05,
+    },
+    Target {
+        name: "ten plugins: peak RSS",
+        figure: Ten(|run| mib(run.resident_max_bytes)),
+        peer: Some(Contender::KubeRs),
         most: 0.6,
     },
     Target {
@@ -61,7 +88,13 @@ const TARGETS: [Target; 14] = [
         name: "wall time",
         figure: Start(1000, |run| Some(run.from_empty.wall_s)),
         peer: Some(Contender::KubeRs),
-        most: 0.9,
+        most: 0.95,
+    },
+    Target {
+        name: "restart: CPU per parent",
+        figure: Start(1000, |run| Some(restart_cpu_per_parent(run))),
+        peer: Some(Contender::KubeRs),
+        most: 0.5,
     },
     Target {
         name: "peak RSS of both starts",
@@ -151,6 +184,7 @@ pub(crate) fn verdicts(report: &Report) -> Vec<Verdict> {
 fn judge(target: &Target, report: &Report) -> Verdict {
     let (rounds, noise): (Vec<f64>, Vec<f64>) = match target.figure {
         Start(parents, figure) => starts(report, parents, figure, target.peer),
+        Ten(figure) => plugins(report, figure, target.peer),
         At(per_second, figure) => edits(report, per_second, figure, target.peer),
     }
     .into_iter()
@@ -192,6 +226,37 @@ fn starts(
     };
     report
         .runs_of(Contender::Innkeeper, parents)
+        .filter_map(of_round)
+        .collect()
+}
+
+/// Returns each round's figure and noise.
+fn plugins(
+    report: &Report,
+    figure: fn(&Plugins) -> f64,
+    peer: Option<Contender>,
+) -> Vec<(f64, f64)> {
+    let of_round = |run: &Plugins| {
+        let of = |contender| {
+            report
+                .plugins
+                .iter()
+                .find(|other| other.contender == contender && other.round == run.round)
+        };
+        let own = figure(run);
+        let value = match peer {
+            Some(peer) => own / figure(of(peer)?),
+            None => own,
+        };
+        let costs = ALIKE
+            .iter()
+            .filter_map(|run| Some(of(*run)?.api_server_cpu_s));
+        Some((value, spread(costs)))
+    };
+    report
+        .plugins
+        .iter()
+        .filter(|run| run.contender == Contender::Innkeeper)
         .filter_map(of_round)
         .collect()
 }
