@@ -5,18 +5,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use kube_core::{Expression, Selector};
 
 use super::{
-    Object,
-    names::{ANNOTATION_NAMESPACES, ANNOTATION_PLUGIN_SELECTOR},
+    Object, Shards,
+    names::{ANNOTATION_NAMESPACES, ANNOTATION_PLUGIN_SELECTOR, ANNOTATION_SHARDS},
     parse_selector,
 };
 
-/// The part of a cluster that a host serves; the default is everything.
+/// The part of a cluster that a host serves; the default is everything, alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostScope {
     /// The namespaces that it is limited to; none: all.
     pub namespaces: Option<BTreeSet<String>>,
     /// Selects the host's Plugins.
     pub selector: Selector,
+    /// The number of shards that hosts with this scope share.
+    pub shards: Shards,
 }
 
 impl HostScope {
@@ -27,9 +29,11 @@ impl HostScope {
             names.join(",")
         };
         let selector = (!self.selector.selects_all()).then(|| self.selector.to_string());
+        let shards = (!self.shards.is_one()).then(|| self.shards.to_string());
         BTreeMap::from([
             (ANNOTATION_NAMESPACES, self.namespaces.as_ref().map(join)),
             (ANNOTATION_PLUGIN_SELECTOR, selector),
+            (ANNOTATION_SHARDS, shards),
         ])
     }
 
@@ -45,6 +49,7 @@ impl HostScope {
             selector: selector
                 .and_then(|text| parse_selector(text).ok())
                 .unwrap_or_default(),
+            shards: Shards::from_annotation(lease.annotation(ANNOTATION_SHARDS)),
         }
     }
 
@@ -106,6 +111,7 @@ mod tests {
         HostScope {
             namespaces: (!namespaces.is_empty()).then(names),
             selector: parse_selector(selector).unwrap(),
+            ..HostScope::default()
         }
     }
 

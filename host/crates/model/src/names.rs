@@ -57,6 +57,9 @@ documented! {
 
     /// Annotation on a host's Lease: the selector for Plugins.
     ANNOTATION_PLUGIN_SELECTOR = "innkeeper.dev/plugin-selector";
+
+    /// Annotation on a host's Lease: the number of shards, if there are several.
+    ANNOTATION_SHARDS = "innkeeper.dev/shards";
 }
 
 /// A plugin's name: a DNS label with at most 40 characters.

@@ -32,6 +32,14 @@ impl Shards {
         NonZeroU8::new(count).map(Self)
     }
 
+    /// Returns the number that a Lease's [annotation](super::ANNOTATION_SHARDS) states: one without it, or if it is not
+    /// readable.
+    pub fn from_annotation(text: Option<&str>) -> Self {
+        text.and_then(|text| text.parse().ok())
+            .and_then(Self::new)
+            .unwrap_or_default()
+    }
+
     /// Returns the number.
     pub const fn get(self) -> u8 {
         self.0.get()
