@@ -8,6 +8,7 @@
 mod controller;
 mod plugin;
 mod scrape;
+mod shards;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,9 +25,11 @@ use prometheus_client::{
 pub use controller::{ControllerMetrics, PassResult, RunningPass};
 pub use plugin::PluginMetrics;
 pub use scrape::{PluginSample, ProcessSample, Sample, SampleSource, WatchSample};
+pub use shards::ShardMove;
 
 use controller::ControllerFamilies;
 use plugin::PluginFamilies;
+use shards::ShardFamilies;
 
 /// The content type for [`Metrics::encode`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -52,6 +55,7 @@ pub struct Metrics {
     plugins: PluginFamilies,
     requests: Counters<2>,
     leader: Gauges<1>,
+    shards: ShardFamilies,
     conditions: Gauges<2>,
     spans: Counters<1>,
     /// The condition types with a gauge, by plugin.
@@ -117,6 +121,7 @@ impl Metrics {
                 "master_status",
                 "1 if this process holds the lease and may write, otherwise 0",
             ),
+            shards: ShardFamilies::new(&mut registry),
             conditions: Registrar::new(&mut registry, "innkeeper_plugin").family(
                 "condition",
                 "1 if the condition of the Plugin resource is true, otherwise 0",

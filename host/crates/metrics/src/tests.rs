@@ -129,6 +129,10 @@ fn the_events_of_a_plugin_are_counted() {
     plugin.conditions_refused();
     metrics.request("PATCH", "200");
     metrics.leads("innkeeper", true);
+    metrics.shards(4);
+    metrics.shard_held(3, true);
+    metrics.shard_moved(ShardMove::GivenUp);
+    metrics.shard_selector_honoured(true);
     let text = metrics.encode().unwrap();
     for line in [
         "innkeeper_plugin_faults_total{plugin=\"web\",reason=\"DeadlineExceeded\"} 1",
@@ -151,6 +155,10 @@ fn the_events_of_a_plugin_are_counted() {
         "innkeeper_plugin_conditions_refused_total{plugin=\"web\"} 1",
         "rest_client_requests_total{code=\"200\",method=\"PATCH\"} 1",
         "leader_election_master_status{name=\"innkeeper\"} 1",
+        "innkeeper_shards 4",
+        "innkeeper_shard_held{shard=\"3\"} 1",
+        "innkeeper_shard_moves_total{direction=\"given_up\"} 1",
+        "innkeeper_shard_selector_honoured 1",
     ] {
         assert_line(&text, line);
     }
@@ -335,6 +343,8 @@ fn everything() -> String {
     plugin.conditions_refused();
     metrics.request("PATCH", "200");
     metrics.leads("innkeeper", true);
+    metrics.shard_held(0, true);
+    metrics.shard_moved(ShardMove::Gained);
     metrics.spans(SpanResult::Sent, 1);
     metrics.plugin_conditions("web", [("Serving", true)]);
     // The registry does not encode a family without a value, so a new family must be counted above.
