@@ -1,7 +1,8 @@
 //! The claim: proof that this process is the one that may write, and until when.
 //!
 //! The lease's holder extends it. Every write checks it right before it is sent, and is cut off when it expires.
-//! Times come from [`since_boot`]: the claim lapses while the machine sleeps, too. Once it is over it stays over.
+//! Times come from [`since_boot`]: the claim lapses while the machine sleeps, too. Once it is over it stays over. A claim
+//! that was [given up](Claim::give_up) may be held again, because no write was under way at that time.
 
 use std::{
     future::{Future, poll_fn},
@@ -12,6 +13,7 @@ use std::{
 };
 
 use tokio::{sync::watch, time::sleep};
+use tokio_util::task::TaskTracker;
 
 use crate::clock::since_boot;
 
@@ -22,8 +24,17 @@ const LOOK: Duration = Duration::from_secs(1);
 /// A claim; clones share it.
 #[derive(Clone, Debug)]
 pub struct Claim {
-    term: Arc<watch::Sender<Term>>,
+    state: Arc<watch::Sender<State>>,
+    /// Counts the bound work. Always closed, so that a wait ends when none is left.
+    work: TaskTracker,
     now: fn() -> Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct State {
+    term: Term,
+    /// The number of times that the claim was given up. Work of an earlier term never continues in a later one.
+    number: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,14 +50,44 @@ enum Term {
         /// The time at which running writes are cut off.
         until: Duration,
     },
+    /// This process is giving up the claim: no write begins.
+    Draining {
+        /// The time at which running writes are cut off.
+        until: Duration,
+    },
     /// Another process may write, and this one never again.
     Over,
 }
 
+impl State {
+    /// Returns the time at which work from the term with this number is cut off; none if never, and zero if it was cut off
+    /// already.
+    fn work_until(self, number: u64) -> Option<Duration> {
+        match self.term {
+            _ if self.number != number => Some(Duration::ZERO),
+            Term::Unlimited => None,
+            Term::Held { until, .. } | Term::Draining { until } => Some(until),
+            Term::Awaited | Term::Over => Some(Duration::ZERO),
+        }
+    }
+
+    /// Returns the time at which the claim is over for ever, as far as known.
+    fn over_at(self) -> Option<Duration> {
+        match self.term {
+            Term::Held { until, .. } => Some(until),
+            Term::Over => Some(Duration::ZERO),
+            Term::Unlimited | Term::Awaited | Term::Draining { .. } => None,
+        }
+    }
+}
+
 impl Claim {
     fn new(term: Term) -> Self {
+        let work = TaskTracker::new();
+        work.close();
         Self {
-            term: Arc::new(watch::Sender::new(term)),
+            state: Arc::new(watch::Sender::new(State { term, number: 0 })),
+            work,
             now: since_boot,
         }
     }
@@ -63,55 +104,92 @@ impl Claim {
 
     /// Holds it, or holds it longer: writes begin before `begin_until` and have ended by `until`.
     ///
-    /// Returns whether it is held afterwards: an expired claim is never held again.
+    /// Returns whether it is held afterwards: an expired claim is never held again, and one that is being given up only
+    /// after that.
     pub fn hold(&self, begin_until: Duration, until: Duration) -> bool {
         let now = (self.now)();
-        self.term.send_modify(|term| {
-            *term = match *term {
+        self.state.send_modify(|state| {
+            state.term = match state.term {
                 // The answer came after the time that it grants: another host may hold the lease by now.
                 Term::Awaited if until <= now => Term::Awaited,
                 Term::Awaited => Term::Held { begin_until, until },
                 Term::Held { until: last, .. } if now < last => Term::Held { begin_until, until },
                 // It lapsed before this renewal: another host may have written since, so this one ends.
                 Term::Held { .. } | Term::Over => Term::Over,
-                Term::Unlimited => Term::Unlimited,
+                term @ (Term::Draining { .. } | Term::Unlimited) => term,
             };
         });
-        matches!(*self.term.borrow(), Term::Held { .. } | Term::Unlimited)
+        matches!(self.term(), Term::Held { .. } | Term::Unlimited)
+    }
+
+    /// Gives up a held claim for another process: no further write begins, and running writes end. Afterwards it is
+    /// awaited and may be held again.
+    ///
+    /// Returns when no write is under way, at the latest when the claim would have lapsed. Otherwise does nothing: if the
+    /// claim is not held, or unlimited. If the caller stops waiting, the claim must be [ended](Self::end).
+    pub async fn give_up(&self) {
+        self.state.send_modify(|state| {
+            if let Term::Held { until, .. } = state.term {
+                state.term = Term::Draining { until };
+            }
+        });
+        let Term::Draining { until } = self.term() else {
+            return;
+        };
+        tokio::select! {
+            () = self.work.wait() => {}
+            () = self.lapse(until) => {}
+        }
+        self.state.send_modify(|state| {
+            // Unless it was ended meanwhile.
+            if let Term::Draining { .. } = state.term {
+                *state = State {
+                    term: Term::Awaited,
+                    number: state.number + 1,
+                };
+            }
+        });
     }
 
     /// Ends the claim for ever: no further write begins, and running writes are cut off.
     pub fn end(&self) {
-        // `send` would keep the old term while nobody waits.
-        self.term.send_replace(Term::Over);
+        self.state.send_modify(|state| state.term = Term::Over);
     }
 
-    /// Waits until it is held for the first time.
+    fn term(&self) -> Term {
+        self.state.borrow().term
+    }
+
+    /// Waits until it is held.
     pub async fn acquired(&self) {
-        let mut terms = self.term.subscribe();
-        let is_held = |term: &Term| matches!(term, Term::Unlimited | Term::Held { .. });
+        let mut states = self.state.subscribe();
+        let is_held = |state: &State| matches!(state.term, Term::Unlimited | Term::Held { .. });
         // The sender lives as long as `self`.
-        if terms.wait_for(is_held).await.is_err() {
+        if states.wait_for(is_held).await.is_err() {
             std::future::pending().await
         }
     }
 
-    /// Waits until it is over; for ever, if it is never held or never ends.
+    /// Waits until it is over for ever; without end, if it is never held, never ends or is given up.
     pub async fn over(&self) {
-        let mut terms = self.term.subscribe();
+        self.reached(State::over_at).await;
+    }
+
+    /// Waits for the time that `end` returns for the present state; none: never.
+    async fn reached(&self, end: impl Fn(State) -> Option<Duration>) {
+        let mut states = self.state.subscribe();
         loop {
-            let term = *terms.borrow_and_update();
+            let end = end(*states.borrow_and_update());
             let lapse = async {
-                match term {
-                    Term::Held { until, .. } => self.lapse(until).await,
-                    Term::Unlimited | Term::Awaited => std::future::pending().await,
-                    Term::Over => {}
+                match end {
+                    Some(end) => self.lapse(end).await,
+                    None => std::future::pending().await,
                 }
             };
             tokio::select! {
                 () = lapse => return,
-                // Renewed or given up: the new end counts.
-                _ = terms.changed() => {}
+                // Renewed, given up or ended: the new end counts.
+                _ = states.changed() => {}
             }
         }
     }
@@ -127,31 +205,35 @@ impl Claim {
 
     /// Returns whether writes may be under way.
     pub fn is_held(&self) -> bool {
-        match *self.term.borrow() {
-            Term::Unlimited => true,
-            // Nothing changes the term when its time is over, so the clock decides.
-            Term::Held { until, .. } => (self.now)() < until,
-            Term::Awaited | Term::Over => false,
-        }
+        let number = self.state.borrow().number;
+        self.is_held_since(number)
     }
 
-    /// Returns whether a write may begin: a little before the claim ends, none does.
+    fn is_held_since(&self, number: u64) -> bool {
+        // Nothing changes the term when its time is over, so the clock decides.
+        let until = self.state.borrow().work_until(number);
+        until.is_none_or(|until| (self.now)() < until)
+    }
+
+    /// Returns whether a write may begin: a little before the claim ends, and while it is given up, none does.
     pub fn may_begin(&self) -> bool {
-        match *self.term.borrow() {
+        match self.term() {
             Term::Unlimited => true,
             Term::Held { begin_until, .. } => (self.now)() < begin_until,
-            Term::Awaited | Term::Over => false,
+            Term::Awaited | Term::Draining { .. } | Term::Over => false,
         }
     }
 
     /// Runs work until the claim ends; none if the work was cut off.
     pub async fn bound<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        let mut over = pin!(self.over());
+        let number = self.state.borrow().number;
+        let _counted = self.work.token();
+        let mut over = pin!(self.reached(|state| state.work_until(number)));
         let mut work = pin!(work);
         poll_fn(|context| {
             // After the process was frozen, timers may be late: the clock is read before each step.
             // `over` is polled for its timer: work that nothing wakes is cut off as well.
-            if !self.is_held() || over.as_mut().poll(context).is_ready() {
+            if !self.is_held_since(number) || over.as_mut().poll(context).is_ready() {
                 return Poll::Ready(None);
             }
             work.as_mut().poll(context).map(Some)
@@ -167,7 +249,7 @@ mod tests {
         sync::atomic::{AtomicBool, Ordering},
     };
 
-    use tokio::time::timeout;
+    use tokio::{sync::oneshot, time::timeout};
 
     use super::*;
 
@@ -246,6 +328,49 @@ mod tests {
         // Well before the timer fired.
         timeout(LONG / 2, over).await.unwrap();
         assert!(!claim.hold(within(2 * LONG), within(2 * LONG)));
+    }
+
+    #[tokio::test]
+    async fn giving_up_waits_for_running_writes_and_lets_none_begin() {
+        let claim = Claim::awaited();
+        claim.give_up().await;
+        assert!(claim.hold(within(LONG), within(LONG)));
+        let (end, ended) = oneshot::channel::<()>();
+        let mut write = pin!(claim.bound(ended));
+        assert!(timeout(SHORT, &mut write).await.is_err());
+        let mut giving_up = pin!(claim.give_up());
+        assert!(timeout(SHORT, &mut giving_up).await.is_err());
+        assert!(!claim.may_begin() && claim.is_held());
+        assert!(!claim.hold(within(LONG), within(LONG)), "a late renewal");
+        assert!(timeout(SHORT, claim.over()).await.is_err());
+        end.send(()).unwrap();
+        assert_eq!(write.await, Some(Ok(())));
+        timeout(LONG / 2, giving_up).await.unwrap();
+        assert!(!claim.may_begin() && !claim.is_held());
+        assert!(claim.hold(within(LONG), within(LONG)));
+        assert!(claim.may_begin());
+    }
+
+    #[tokio::test]
+    async fn giving_up_ends_when_the_claim_lapses_and_its_work_never_goes_on() {
+        let claim = Claim::awaited();
+        assert!(claim.hold(within(SHORT), within(SHORT)));
+        let mut steps = 0;
+        let write = poll_fn(|_| {
+            steps += 1;
+            Poll::<()>::Pending
+        });
+        {
+            let mut write = pin!(claim.bound(write));
+            assert!(timeout(Duration::ZERO, &mut write).await.is_err());
+            timeout(LONG, claim.give_up()).await.unwrap();
+            assert!(claim.hold(within(LONG), within(LONG)));
+            assert_eq!(write.await, None);
+        }
+        assert_eq!(steps, 1);
+        claim.end();
+        claim.give_up().await;
+        claim.over().await;
     }
 
     #[tokio::test]
