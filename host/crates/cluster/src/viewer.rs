@@ -59,22 +59,28 @@ impl Viewer {
             selector: selector.clone(),
             form: Access::Full,
         };
-        let shape = Shape {
-            managers: Some(Arc::default()),
-            ..Shape::whole(&served.kind)
-        };
-        let mut objects = Vec::new();
-        let keep = |object: &ObjectFields<'_>, _: Option<&str>| {
-            object_of(&keep_fields(object, &shape)?, &served.kind, Access::Full)
-        };
-        let listed = self.wire.list(&target, Since::Now, true, keep, |page| {
-            objects.extend(page.items);
-            Ok::<(), WireFailure>(())
-        });
-        listed.await.map_err(|source| Error::List {
-            kind: served.kind.clone(),
-            source,
-        })?;
-        Ok(objects)
+        list_objects(&self.wire, &target).await
     }
+}
+
+/// Lists objects once from a quorum, in the API server's order.
+pub(super) async fn list_objects(wire: &Wire, target: &WatchTarget) -> Result<Vec<Object>, Error> {
+    let kind = &target.served.kind;
+    let shape = Shape {
+        managers: Some(Arc::default()),
+        ..Shape::whole(kind)
+    };
+    let mut objects = Vec::new();
+    let keep = |object: &ObjectFields<'_>, _: Option<&str>| {
+        object_of(&keep_fields(object, &shape)?, kind, target.form)
+    };
+    let listed = wire.list(target, Since::Now, true, keep, |page| {
+        objects.extend(page.items);
+        Ok::<(), WireFailure>(())
+    });
+    listed.await.map_err(|source| Error::List {
+        kind: kind.clone(),
+        source,
+    })?;
+    Ok(objects)
 }

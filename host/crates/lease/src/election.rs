@@ -1,4 +1,4 @@
-//! The election: acquires it, renews it, and releases it when the host stops.
+//! The election for one Lease: acquires it, renews it, and releases it.
 //!
 //! The rules are in `machine`. The rest of the host sees only the [`Claim`], which each renewal extends.
 //! This module does not know the writes that the claim allows. The lease is no fence: an API server may delay a write
@@ -9,111 +9,28 @@
 //! - This machine's monotonic clock that counts sleep, [`since_boot`]: the age of the claim and of the
 //!   observed lease. With a clock that stands still during sleep, a holder that wakes up would still believe in its
 //!   claim.
-//! - This machine's wall clock, [`ElectionParts::now`]: only the times that a user reads in the lease. The wall
-//!   clocks of two machines differ, so no host compares such a time with its own.
+//! - This machine's wall clock, [`KeeperParts::now`](super::KeeperParts::now): only the times that a user reads in the
+//!   lease. The wall clocks of two machines differ, so no host compares such a time with its own.
 //! - The API server's clock: only in timestamps in the lease's metadata, which are not read. The server's order of
 //!   writes counts instead: each write names the version that it replaces.
 //!
 //! Timers ([`sleep`], [`timeout`]) stand still during the machine's sleep. So they only end pauses and requests, and
 //! the first clock is read afterwards.
-//!
-//! ```no_run
-//! use std::{sync::Arc, time::Duration};
-//!
-//! use innkeeper_lease::{Claim, Election, ElectionParts, LeaseStore, Times};
-//!
-//! # async fn lead(store: impl LeaseStore, stop: tokio_util::sync::CancellationToken) {
-//! let claim = Claim::awaited();
-//! let parts = ElectionParts {
-//!     store,
-//!     namespace: "demo".to_owned(),
-//!     name: "innkeeper".to_owned(),
-//!     identity: "host-1".to_owned(),
-//!     times: Times {
-//!         duration: Duration::from_secs(15),
-//!         renew_deadline: Duration::from_secs(10),
-//!         retry: Duration::from_secs(2),
-//!     },
-//!     now: jiff::Timestamp::now,
-//!     seed: 1,
-//!     metrics: Arc::default(),
-//! };
-//! let work = async {
-//!     claim.acquired().await;
-//!     // This process may write until `claim.over()`.
-//! };
-//! tokio::join!(Election::new(parts, claim.clone()).run(stop), work);
-//! # }
-//! ```
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use fastrand::Rng;
-use innkeeper_metrics::Metrics;
-use innkeeper_model::{ResourceVersion, error_chain};
-use jiff::Timestamp;
+use innkeeper_model::error_chain;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use super::{
-    Claim, Lease, LeaseRecord,
+    Claim, Lease, LeaseStore, ShardUser, Source, WriteError,
+    balance::Slot,
     clock::since_boot,
+    group::Group,
     machine::{Decision, Machine, Write},
 };
-
-/// Reads by a waiting process in the time between two renewals.
-///
-/// With the default, 2 s between two renewals, it finds a released lease within 0.5 s, jitter included, so it
-/// takes over within a second from a host that stops. client-go reads once in this time.
-const LOOKS_PER_RETRY: u32 = 5;
-
-/// Lease times: `duration` > `renew_deadline`, and four fifths of `renew_deadline` > `retry`.
-///
-/// The host has client-go's defaults: 15 s, 10 s and 2 s.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Times {
-    /// The time without a renewal after which the lease is free, in whole seconds.
-    pub duration: Duration,
-    /// The time without a renewal after which the holder gives up.
-    pub renew_deadline: Duration,
-    /// The time between two renewals.
-    pub retry: Duration,
-}
-
-impl Times {
-    /// Returns the duration in seconds, as in the lease.
-    pub fn duration_s(&self) -> u32 {
-        self.duration.as_secs().try_into().unwrap_or(u32::MAX)
-    }
-}
-
-/// A failed request's cause.
-pub type Source = Box<dyn std::error::Error + Send + Sync>;
-
-/// The stored Lease, with separate clients: renewals must not queue behind other requests.
-///
-/// The writes need no claim, because the claim follows from them.
-pub trait LeaseStore: Send + Sync {
-    /// Reads the Lease from a quorum; none if it does not exist.
-    fn read(&self) -> impl Future<Output = Result<Option<Lease>, Source>> + Send;
-
-    /// Replaces exactly this version; creates the Lease if there is none to replace.
-    fn write(
-        &self,
-        replaces: Option<ResourceVersion>,
-        record: &LeaseRecord,
-    ) -> impl Future<Output = Result<ResourceVersion, WriteError>> + Send;
-}
-
-/// A failed write.
-#[derive(Debug)]
-pub struct WriteError {
-    /// True if another client has created, written or deleted the Lease since it was read.
-    pub is_outdated: bool,
-    /// The cause.
-    pub source: Source,
-}
 
 /// A failed read or write.
 #[derive(Debug, thiserror::Error)]
@@ -126,219 +43,243 @@ enum Error {
     Write(#[source] Source),
 }
 
-/// An election's parts.
-pub struct ElectionParts<S> {
-    /// The stored Lease.
-    pub store: S,
-    /// The Lease's namespace, for the log.
-    pub namespace: String,
-    /// The Lease's name.
-    pub name: String,
-    /// This process's identity, unique among all candidates.
-    pub identity: String,
-    /// The lease's times.
-    pub times: Times,
-    /// The wall clock, for the times in the lease; they inform the user and decide nothing.
-    pub now: fn() -> Timestamp,
-    /// Seeds the jitter.
-    pub seed: u64,
-    /// One metric shows the leader.
-    pub metrics: Arc<Metrics>,
+/// How an election ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// The process stops.
+    Stopped,
+    /// The Lease is given up for another host.
+    GivenUp,
+    /// The claim was never held: another host was faster, or has another number of shards.
+    NotTaken,
+    /// The claim is over: this process must not write any more.
+    Lost,
 }
 
-/// Leader election as one process sees it.
-pub struct Election<S> {
-    parts: ElectionParts<S>,
+/// An election for a Lease that seems to be free, until it ends.
+pub(super) struct Election<S, U> {
+    group: Arc<Group<S, U>>,
+    slot: Slot,
+    /// The Lease's name.
+    name: String,
     claim: Claim,
     machine: Machine,
-    rng: Rng,
+    /// True once the other Leases were read after this one was taken, and agree.
+    is_confirmed: bool,
     /// True once a write was sent, so the lease may need a release.
     has_asked: bool,
     /// The last attempt's error, so that an error that repeats is logged once.
     failure: Option<String>,
-    /// The other holder and the stated duration as they were logged last.
-    logged_holder: Option<(String, u64)>,
 }
 
-impl<S: LeaseStore> Election<S> {
+impl<S: LeaseStore, U: ShardUser> Election<S, U> {
     /// Creates an election for an awaited claim, which it extends.
-    pub fn new(parts: ElectionParts<S>, claim: Claim) -> Self {
+    pub(super) fn new(group: Arc<Group<S, U>>, slot: Slot) -> Self {
+        let claim = match slot {
+            Slot::Shard(shard) => group.claims.of(shard).clone(),
+            // Nothing is written by it.
+            Slot::Next => Claim::awaited(),
+        };
         Self {
-            machine: Machine::new(parts.identity.clone(), parts.times),
-            rng: Rng::with_seed(parts.seed),
-            parts,
+            slot,
+            name: slot.lease_name(&group.parts.name),
             claim,
+            // So that a Lease that has expired before this host's eyes need not expire again.
+            machine: group.observer.lock().machine(slot),
+            is_confirmed: false,
             has_asked: false,
             failure: None,
-            logged_holder: None,
+            group,
         }
     }
 
-    /// Acquires the lease and renews it: until `stop`, and then releases it, or until the claim is over.
-    pub async fn run(mut self, stop: CancellationToken) {
+    /// Acquires the lease and renews it, until the claim is over, the process stops or the lease is given up; it is released
+    /// then.
+    pub(super) async fn run(mut self, stop: CancellationToken, give_up: CancellationToken) -> End {
         let claim = self.claim.clone();
-        self.show(false);
-        let lost = tokio::select! {
+        let group = Arc::clone(&self.group);
+        let is_shard = self.slot != Slot::Next;
+        let serve = async {
+            claim.acquired().await;
+            group.publish().await;
+        };
+        let end = tokio::select! {
             // In this order, so that no renewal begins after a stop.
             biased;
-            () = stop.cancelled() => false,
-            () = claim.over() => true,
-            never = self.keep() => match never {},
+            () = stop.cancelled() => End::Stopped,
+            () = claim.over() => End::Lost,
+            () = give_up.cancelled() => End::GivenUp,
+            end = self.keep() => end,
+            // Never ends: the user only follows.
+            () = async { serve.await; std::future::pending().await }, if is_shard => End::Stopped,
         };
-        self.show(false);
-        if lost {
-            return;
+        if end == End::Lost {
+            return end;
         }
-        // Before the release: once the lease is free, another process may write, so this one must not.
-        self.claim.end();
+        if end == End::GivenUp && is_shard {
+            // Before the release: once the lease is free, another process may write, so this one must not.
+            let leave = async {
+                claim.give_up().await;
+                group.publish().await;
+            };
+            tokio::select! {
+                () = leave => {}
+                // All claims have ended by now.
+                () = stop.cancelled() => {}
+            }
+        }
         if self.has_asked {
             self.release().await;
         }
+        end
     }
 
-    async fn keep(&mut self) -> Infallible {
+    async fn keep(&mut self) -> End {
         loop {
-            let pause = self.attempt().await;
-            sleep(pause).await;
+            let failure = match self.renew_or_acquire().await {
+                Ok(Some(end)) => return end,
+                Ok(None) => None,
+                Err(error) => Some(error_chain(&error).to_string()),
+            };
+            if let Some(error) = &failure
+                && failure != self.failure
+            {
+                let lease = &self.name;
+                warn!(
+                    lease,
+                    error, "failed to renew or acquire the lease, trying again"
+                );
+            }
+            self.failure = failure;
+            sleep(self.group.parts.times.retry).await;
         }
     }
 
-    /// Renews or acquires the lease once, and returns the time until the next attempt.
-    async fn attempt(&mut self) -> Duration {
-        let retry = self.parts.times.retry;
-        let failure = match self.renew_or_acquire().await {
-            Ok(()) => None,
-            Err(error) => Some(error_chain(&error).to_string()),
-        };
-        if let Some(error) = &failure
-            && failure != self.failure
-        {
-            warn!(error, "failed to renew or acquire the lease, trying again");
-        }
-        self.failure = failure;
-        // Without jitter, as in client-go: only candidates compete.
-        if self.machine.is_holder() {
-            return retry;
-        }
-        // 20 % up or down: waiting processes that started together should not send their requests together.
-        let jitter = 0.8 + 0.4 * self.rng.f64();
-        match &self.failure {
-            // The quick reads only shorten a takeover, and requests that fail find no released lease.
-            Some(_) => retry.mul_f64(jitter),
-            None => (retry / LOOKS_PER_RETRY).mul_f64(jitter),
-        }
-    }
-
-    async fn renew_or_acquire(&mut self) -> Result<(), Error> {
-        let wall = (self.parts.now)();
+    /// Renews or acquires the lease once; returns why the election ends, if it does.
+    async fn renew_or_acquire(&mut self) -> Result<Option<End>, Error> {
+        let wall = (self.group.parts.now)();
         if let Some(write) = self.machine.renewal(since_boot(), wall) {
             match self.write(write).await {
                 // Another client has written the lease since, so the read below finds the reason.
                 Err(error) if error.is_outdated => {}
-                result => return result.map_err(|error| Error::Write(error.source)),
+                result => {
+                    let since = result.map_err(|error| Error::Write(error.source))?;
+                    return self.extend(since).await;
+                }
             }
         }
-        let lease = self.parts.store.read().await.map_err(Error::Read)?;
-        match self.machine.decide(lease, since_boot(), (self.parts.now)()) {
-            Decision::Write(write) => {
-                return match self.write(write).await {
-                    Err(error) if error.is_outdated => {
-                        debug!("another process has written the lease first");
-                        Ok(())
-                    }
-                    result => result.map_err(|error| Error::Write(error.source)),
-                };
+        let lease = self.group.parts.store.read(&self.name).await;
+        let lease = lease.map_err(Error::Read)?;
+        let wall = (self.group.parts.now)();
+        match self.machine.decide(lease, since_boot(), wall) {
+            Decision::Write(write) => match self.write(write).await {
+                Err(error) if error.is_outdated => {
+                    debug!(
+                        lease = self.name,
+                        "another process has written the lease first"
+                    );
+                    // As the holder, it reads again: a changed label, for example, is no reason to give up.
+                    let is_holder = self.machine.is_holder();
+                    return Ok((!is_holder).then_some(End::NotTaken));
+                }
+                result => {
+                    let since = result.map_err(|error| Error::Write(error.source))?;
+                    return self.extend(since).await;
+                }
+            },
+            Decision::Wait => return Ok(Some(End::NotTaken)),
+            // The claim was never held.
+            Decision::Yield { .. } | Decision::Lapse if !self.is_confirmed => {
+                return Ok(Some(End::NotTaken));
             }
-            Decision::Wait => {
-                self.log_holder();
-                return Ok(());
+            Decision::Yield { holder } => {
+                error!(
+                    lease = self.name,
+                    holder, "another process has taken the lease"
+                );
             }
-            Decision::Yield { holder } => error!(holder, "another process has taken the lease"),
-            Decision::Lapse => error!("the lease was not renewed in time"),
+            Decision::Lapse => error!(lease = self.name, "the lease was not renewed in time"),
         }
         // Cuts off running writes, too: the other holder may already write.
         self.claim.end();
-        Ok(())
+        Ok(Some(End::Lost))
     }
 
-    /// Logs the holder that this process waits for, once.
-    fn log_holder(&mut self) {
-        let other = self
-            .machine
-            .other_holder()
-            .map(|(holder, duration_s)| (holder.to_owned(), duration_s));
-        if let Some((holder, duration_s)) = &other
-            && other != self.logged_holder
-        {
-            let holder = if holder.is_empty() { "unknown" } else { holder };
-            info!(
-                lease = format!("{}/{}", self.parts.namespace, self.parts.name),
-                holder,
-                duration_s,
-                "waiting for the lease: it is free when its holder releases it or does not renew it for this duration; \
-                or delete the Lease if the holder does not exist"
-            );
-        }
-        self.logged_holder = other;
-    }
-
-    /// Writes the lease, and extends the claim.
-    async fn write(&mut self, write: Write) -> Result<(), WriteError> {
-        let was_holder = self.machine.is_holder();
+    /// Writes the lease. Returns the time from which the claim counts; none if the answer came too late.
+    async fn write(&mut self, write: Write) -> Result<Option<Duration>, WriteError> {
         // Before the answer: if it is lost, this process may hold the lease nevertheless.
         self.has_asked = true;
         // Before the request: other processes count from the moment at which they see the write.
         let sent = since_boot();
         let Write { replaces, record } = write;
-        let version = self.parts.store.write(replaces, &record).await?;
-        let transitions = record.transitions;
-        let lease = Lease { version, record };
-        let Some(from) = self.machine.wrote(lease, sent, since_boot()) else {
-            return Ok(());
+        let store = &self.group.parts.store;
+        let version = store.write(&self.name, replaces, &record).await?;
+        let lease = Lease {
+            version,
+            record,
+            shards: self.group.claims.shards(),
         };
-        let deadline = self.parts.times.renew_deadline;
-        // No write begins in the last fifth, 2 s by default: the writes under way get this time to end.
-        let is_held = self.claim.hold(from + deadline / 5 * 4, from + deadline);
-        if is_held && !was_holder {
-            self.show(true);
-            let identity = &self.parts.identity;
-            info!(
-                identity,
-                transitions, "acquired the lease: this process writes"
-            );
+        Ok(self.machine.wrote(lease, sent, since_boot()))
+    }
+
+    /// Extends the claim after a write.
+    async fn extend(&mut self, since: Option<Duration>) -> Result<Option<End>, Error> {
+        let Some(since) = since else {
+            return Ok(None);
+        };
+        if !self.is_confirmed {
+            let confirms = self.group.confirms(self.slot).await;
+            self.is_confirmed = confirms.map_err(Error::Read)?;
+            if !self.is_confirmed {
+                return Ok(Some(End::NotTaken));
+            }
         }
-        Ok(())
+        let deadline = self.group.parts.times.renew_deadline;
+        let was_held = self.claim.is_held();
+        // No write begins in the last fifth, 2 s by default: the writes under way get this time to end.
+        let is_held = self.claim.hold(since + deadline / 5 * 4, since + deadline);
+        if is_held && !was_held {
+            self.log_acquired();
+        }
+        Ok(None)
+    }
+
+    fn log_acquired(&self) {
+        let lease = &self.name;
+        let identity = &self.group.parts.identity;
+        match self.slot {
+            Slot::Shard(_) => info!(lease, identity, "acquired the lease: this process writes"),
+            Slot::Next => info!(lease, identity, "asking for a shard"),
+        }
     }
 
     /// Releases the lease if this process holds it; if that fails, the other processes wait until the lease expires.
     async fn release(&self) {
-        let released = timeout(self.parts.times.retry, async {
+        let lease = &self.name;
+        let parts = &self.group.parts;
+        let released = timeout(parts.times.retry, async {
             // A renewal that was cut off may have changed the version, so the lease is read again.
-            let lease = self.parts.store.read().await.map_err(Error::Read)?;
-            let wall = (self.parts.now)();
-            match lease.and_then(|lease| self.machine.release(&lease, wall)) {
-                Some(Write { replaces, record }) => self
-                    .parts
-                    .store
-                    .write(replaces, &record)
-                    .await
-                    .map(drop)
-                    .map_err(|error| Error::Write(error.source)),
-                None => Ok(()),
-            }
+            let stored = parts.store.read(lease).await.map_err(Error::Read)?;
+            let write = stored.and_then(|stored| self.machine.release(&stored, (parts.now)()));
+            let Some(Write { replaces, record }) = write else {
+                return Ok(());
+            };
+            let written = parts.store.write(lease, replaces, &record).await;
+            written.map_err(|error| Error::Write(error.source))?;
+            info!(lease, "released the lease");
+            Ok(())
         });
         match released.await {
-            Ok(Ok(())) => info!("released the lease"),
+            Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                warn!(error = %error_chain(&error), "failed to release the lease: other processes wait until it expires");
+                warn!(lease, error = %error_chain::<Error>(&error), "failed to release the lease: other processes wait until it expires");
             }
             Err(_) => {
-                warn!("failed to release the lease in time: other processes wait until it expires")
+                warn!(
+                    lease,
+                    "failed to release the lease in time: other processes wait until it expires"
+                );
             }
         }
-    }
-
-    fn show(&self, leads: bool) {
-        self.parts.metrics.leads(&self.parts.name, leads);
     }
 }

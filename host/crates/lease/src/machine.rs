@@ -18,7 +18,7 @@ use std::time::Duration;
 use innkeeper_model::ResourceVersion;
 use jiff::Timestamp;
 
-use super::{Lease, LeaseRecord, Times};
+use super::{Lease, LeaseRecord, Times, balance::Holder};
 
 /// The duration in a released lease, as client-go states it.
 const RELEASED_S: u32 = 1;
@@ -27,7 +27,7 @@ const RELEASED_S: u32 = 1;
 const TRANSITIONS_MAX: u32 = i32::MAX.unsigned_abs();
 
 /// One candidate's view of the lease. Times come from the candidate's monotonic clock, counted from any fixed moment.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Machine {
     identity: String,
     times: Times,
@@ -38,7 +38,7 @@ pub(super) struct Machine {
 }
 
 /// The lease's content as observed last.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Seen {
     record: LeaseRecord,
     /// The time at which this content was first seen, on this machine's monotonic clock.
@@ -46,7 +46,7 @@ struct Seen {
 }
 
 /// The lease while this process holds it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct HeldLease {
     /// The time just before the last successful renewal was sent, on this machine's monotonic clock.
     since: Duration,
@@ -59,6 +59,11 @@ type Term = (Option<i64>, u32);
 fn term(record: &LeaseRecord) -> Term {
     let acquired = record.acquired.map(Timestamp::as_microsecond);
     (acquired, record.transitions)
+}
+
+/// Returns true if the last holder released the lease.
+fn is_released(record: &LeaseRecord) -> bool {
+    record.holder.is_empty() && record.duration_s == RELEASED_S
 }
 
 /// A candidate's next step.
@@ -103,6 +108,26 @@ impl Machine {
         (!self.is_holder()).then(|| (&*record.holder, self.duration(record).as_secs()))
     }
 
+    /// Returns who holds the lease as observed last, and for how long at least without a renewal.
+    ///
+    /// For a machine that only [observes](Self::observe): also the own process is a holder like any other.
+    pub(super) fn holder(&self, now: Duration) -> (Holder, Option<Duration>) {
+        let Some(Seen { record, since }) = &self.seen else {
+            return (Holder::Nobody, None);
+        };
+        let age = now.saturating_sub(*since);
+        if self.is_held_by_another(now) {
+            let left = self.duration(record).saturating_sub(age);
+            return (Holder::Host(record.holder.clone()), Some(left));
+        }
+        let holder = if is_released(record) {
+            Holder::Released(age)
+        } else {
+            Holder::Nobody
+        };
+        (holder, None)
+    }
+
     /// Returns the duration that counts.
     fn duration(&self, record: &LeaseRecord) -> Duration {
         // An edit can remove the holder and leave a duration that would block everybody for years.
@@ -144,18 +169,16 @@ impl Machine {
             return Decision::Lapse;
         }
         let Some(lease) = lease else {
-            // The holder of a deleted lease still believes in its claim until its next renewal. It is not older than this
-            // process's own duration, whatever the deleted lease stated.
-            if self.held.is_none() && self.seen.is_some() {
-                self.see(LeaseRecord::default(), now);
-            }
+            self.observe(None, now);
             return if self.is_held_by_another(now) {
                 Decision::Wait
             } else {
                 Decision::Write(self.take(None, None, wall))
             };
         };
-        let Lease { version, record } = lease;
+        let Lease {
+            version, record, ..
+        } = lease;
         let is_own = record.holder == self.identity;
         // No process has taken a lease whose holder an edit removed: the write below restores the holder.
         if self.held.is_some() && !is_own && !record.holder.is_empty() {
@@ -181,7 +204,9 @@ impl Machine {
         sent: Duration,
         now: Duration,
     ) -> Option<Duration> {
-        let Lease { version, record } = lease;
+        let Lease {
+            version, record, ..
+        } = lease;
         let is_own = record.holder == self.identity;
         self.see(record, now);
         // The lease is this process's, but other processes may take it over soon: only a write in time gives a claim.
@@ -219,6 +244,19 @@ impl Machine {
             .is_some_and(|lease| now.saturating_sub(lease.since) >= self.times.renew_deadline)
     }
 
+    /// Notes the lease as it was read; none if there is no lease.
+    pub(super) fn observe(&mut self, lease: Option<&LeaseRecord>, now: Duration) {
+        match lease {
+            Some(record) => self.see(record.clone(), now),
+            // The holder of a deleted lease still believes in its claim until its next renewal. It is not older than this
+            // process's own duration, whatever the deleted lease stated.
+            None if self.held.is_none() && self.seen.is_some() => {
+                self.see(LeaseRecord::default(), now);
+            }
+            None => {}
+        }
+    }
+
     /// Records the lease's content; a change restarts the duration.
     fn see(&mut self, record: LeaseRecord, now: Duration) {
         // Not by version: a changed label, for example, does not show that the holder is alive.
@@ -234,9 +272,8 @@ impl Machine {
         };
         // An edit can remove the holder or name this process, while the last holder still believes in its claim until its
         // next renewal.
-        let is_released = record.holder.is_empty() && record.duration_s == RELEASED_S;
         let is_mine = record.holder == self.identity && self.asked == Some(term(record));
-        if self.is_holder() || is_released || is_mine {
+        if self.is_holder() || is_released(record) || is_mine {
             return false;
         }
         now.saturating_sub(*since) < self.duration(record)

@@ -1,6 +1,8 @@
 //! The Lease that decides which host writes, as stored in the cluster.
 
-use innkeeper_model::{Object, ResourceVersion};
+use std::collections::BTreeMap;
+
+use innkeeper_model::{ANNOTATION_SHARDS, Object, ResourceVersion, Shards};
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned};
 use serde_json::Value;
@@ -15,6 +17,8 @@ pub struct Lease {
     pub version: ResourceVersion,
     /// The content.
     pub record: LeaseRecord,
+    /// The number of shards that its last holder has.
+    pub shards: Shards,
 }
 
 impl Lease {
@@ -24,14 +28,24 @@ impl Lease {
         #[serde(default)]
         struct Stored {
             #[serde(deserialize_with = "lenient")]
+            metadata: Metadata,
+            #[serde(deserialize_with = "lenient")]
             spec: LeaseRecord,
+        }
+
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Metadata {
+            annotations: BTreeMap<String, String>,
         }
 
         // An edit must not stop the election: an unreadable lease counts as one without a holder.
         let stored: Stored = serde_json::from_str(json).unwrap_or_default();
+        let shards = stored.metadata.annotations.get(ANNOTATION_SHARDS);
         Self {
             version,
             record: stored.spec,
+            shards: Shards::from_annotation(shards.map(String::as_str)),
         }
     }
 }

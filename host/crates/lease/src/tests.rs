@@ -4,7 +4,7 @@ mod candidates;
 
 use std::time::Duration;
 
-use innkeeper_model::ResourceVersion;
+use innkeeper_model::{ResourceVersion, Shards};
 use jiff::Timestamp;
 
 use super::{
@@ -34,6 +34,7 @@ fn wall(second: i64) -> Timestamp {
 
 fn lease(version: u64, holder: &str, renewed: i64) -> Lease {
     Lease {
+        shards: Shards::ONE,
         version: ResourceVersion(version),
         record: LeaseRecord {
             holder: holder.to_owned(),
@@ -60,6 +61,7 @@ fn holder(at: Duration) -> Machine {
     let lease = Lease {
         version: ResourceVersion(1),
         record,
+        shards: Shards::ONE,
     };
     assert_eq!(machine.wrote(lease, at, at), Some(at));
     machine
@@ -138,6 +140,7 @@ fn a_claim_counts_from_before_its_request() {
     let answered = |version| Lease {
         version: ResourceVersion(version),
         record: creation.record.clone(),
+        shards: Shards::ONE,
     };
     assert_eq!(
         machine.wrote(answered(1), s(1), s(11)),
@@ -281,6 +284,7 @@ fn only_the_holder_releases_the_lease() {
         Some(Lease {
             version: ResourceVersion(4),
             record: released.record,
+            shards: Shards::ONE,
         }),
         s(0),
         wall(9),

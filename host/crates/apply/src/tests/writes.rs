@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use expect_test::expect;
 use innkeeper_model::{
-    Generated, Gvk, HostScope, Object, ObjectId, Operation, PluginName, RemovalPolicy,
+    Generated, Gvk, HostScope, Object, ObjectId, Operation, PluginName, RemovalPolicy, Shards,
     ResourceVersion, Resources, Uid,
 };
 use innkeeper_plan::{Plan, StatusWrite};
@@ -462,6 +462,7 @@ async fn a_lease_is_made_only_where_there_is_none_and_replaced_only_as_it_was_se
     };
     let scope = HostScope {
         namespaces: Some(["a", "b"].map(str::to_owned).into()),
+        shards: Shards::new(4).unwrap(),
         ..HostScope::default()
     };
     let created = writer
@@ -485,6 +486,7 @@ async fn a_lease_is_made_only_where_there_is_none_and_replaced_only_as_it_was_se
         assert_eq!(metadata["resourceVersion"], version);
         assert_eq!(metadata["labels"]["app.kubernetes.io/name"], "innkeeper");
         assert_eq!(metadata["annotations"]["innkeeper.dev/namespaces"], "a,b");
+        assert_eq!(metadata["annotations"]["innkeeper.dev/shards"], "4");
         assert_eq!(request.body["spec"], spec);
     }
     assert!(requests[0].content_type.contains("apply-patch"));

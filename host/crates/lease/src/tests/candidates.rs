@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use innkeeper_model::ResourceVersion;
+use innkeeper_model::{ResourceVersion, Shards};
 use jiff::Timestamp;
 use proptest::{collection::vec, prelude::*};
 
@@ -151,7 +151,10 @@ impl World {
     }
 
     fn edit(&mut self, edit: Edit) {
-        let Some(Lease { version, record }) = &mut self.lease else {
+        let Some(Lease {
+            version, record, ..
+        }) = &mut self.lease
+        else {
             return;
         };
         match edit {
@@ -226,6 +229,7 @@ impl World {
         self.lease = Some(Lease {
             version: ResourceVersion(self.version),
             record: record.clone(),
+            shards: Shards::ONE,
         });
         Ok(self.lease.clone())
     }
