@@ -80,6 +80,13 @@ pub(super) struct View {
     pub(super) expires_in: Option<Duration>,
 }
 
+impl View {
+    /// Returns true if a Lease that was taken before this view may be used.
+    pub(super) fn is_consistent(&self) -> bool {
+        self.is_agreed && self.conflict.is_none()
+    }
+}
+
 /// Observes the group's Leases over time.
 pub(super) struct Observer {
     group: String,

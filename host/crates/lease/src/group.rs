@@ -161,12 +161,7 @@ impl<S: LeaseStore, U: ShardUser> Group<S, U> {
         if !self.must_list.load(Ordering::Relaxed) {
             return Ok(true);
         }
-        let view = self.view().await?;
-        Ok(match slot {
-            Slot::LEADER => view.conflict.is_none(),
-            Slot::Shard(_) => view.is_agreed,
-            Slot::Next => true,
-        })
+        Ok(slot == Slot::Next || self.view().await?.is_consistent())
     }
 
     /// Tells the user, the metrics and the readers of the claims which shards are held now.

@@ -1,6 +1,8 @@
-//! The lease's rules: each one, and several candidates together.
+//! The rules: each one, several candidates for a Lease, and several hosts that share shards.
 
 mod candidates;
+mod keeper;
+mod shards;
 
 use std::time::Duration;
 
