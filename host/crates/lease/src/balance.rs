@@ -3,7 +3,7 @@
 //! Pure. Hosts agree without messages of their own:
 //!
 //! - Each shard has a Lease. Whoever holds it has the shard.
-//! - One more Lease, `-next`: its holder asks for a shard, because another host has at least two more. The host with the
+//! - One more Lease, `.next`: its holder asks for a shard, because another host has at least two more. The host with the
 //!   most shards gives one up at a time, so shards move one at a time.
 //! - The leader's shard never moves by choice, because its holder has the work that cannot be shared out.
 //!
@@ -33,17 +33,19 @@ impl Slot {
     pub(super) fn lease_name(self, group: &str) -> String {
         match self {
             Self::Shard(shard) => lease_name(group, shard),
-            Self::Next => format!("{group}-next"),
+            Self::Next => format!("{group}.next"),
         }
     }
 }
 
 /// Returns the name of a shard's Lease: the leader's is the group's name.
+///
+/// The others have a dot, which the name of a release cannot have: `innkeeper-1` may be another group.
 pub fn lease_name(group: &str, shard: Shard) -> String {
     if shard == Shard::LEADER {
         group.to_owned()
     } else {
-        format!("{group}-{shard}")
+        format!("{group}.{shard}")
     }
 }
 
@@ -134,7 +136,7 @@ impl Observer {
         lease == self.group
             || lease
                 .strip_prefix(&self.group)
-                .and_then(|rest| rest.strip_prefix('-'))
+                .and_then(|rest| rest.strip_prefix('.'))
                 .and_then(|index| index.parse().ok())
                 .is_some_and(|index: u8| index < Shards::MAX)
     }
@@ -162,7 +164,7 @@ impl Observer {
             conflict: self.conflict(leases, now),
             expires_in: holders
                 .values()
-                .filter(|(holder, _)| holder.host() != Some(&self.identity))
+                .filter(|(holder, _)| holder.host() != Some(&*self.identity))
                 .filter_map(|(_, left)| *left)
                 .min(),
             holders: holders

@@ -245,6 +245,7 @@ impl Claim {
 #[cfg(test)]
 mod tests {
     use std::{
+        cell::Cell,
         future::pending,
         sync::atomic::{AtomicBool, Ordering},
     };
@@ -355,19 +356,17 @@ mod tests {
     async fn giving_up_ends_when_the_claim_lapses_and_its_work_never_goes_on() {
         let claim = Claim::awaited();
         assert!(claim.hold(within(SHORT), within(SHORT)));
-        let mut steps = 0;
-        let write = poll_fn(|_| {
-            steps += 1;
+        let steps = Cell::new(0);
+        let mut write = pin!(claim.bound(poll_fn(|_| {
+            steps.set(steps.get() + 1);
             Poll::<()>::Pending
-        });
-        {
-            let mut write = pin!(claim.bound(write));
-            assert!(timeout(Duration::ZERO, &mut write).await.is_err());
-            timeout(LONG, claim.give_up()).await.unwrap();
-            assert!(claim.hold(within(LONG), within(LONG)));
-            assert_eq!(write.await, None);
-        }
-        assert_eq!(steps, 1);
+        })));
+        assert!(timeout(Duration::ZERO, &mut write).await.is_err());
+        let before = steps.get();
+        timeout(LONG, claim.give_up()).await.unwrap();
+        assert!(claim.hold(within(LONG), within(LONG)));
+        assert_eq!(write.await, None);
+        assert_eq!(steps.get(), before);
         claim.end();
         claim.give_up().await;
         claim.over().await;

@@ -75,6 +75,8 @@ pub(super) struct Election<S, U> {
 impl<S: LeaseStore, U: ShardUser> Election<S, U> {
     /// Creates an election for an awaited claim, which it extends.
     pub(super) fn new(group: Arc<Group<S, U>>, slot: Slot) -> Self {
+        // So that a Lease that has expired before this host's eyes need not expire again.
+        let machine = group.observer.lock().machine(slot);
         let claim = match slot {
             Slot::Shard(shard) => group.claims.of(shard).clone(),
             // Nothing is written by it.
@@ -84,8 +86,7 @@ impl<S: LeaseStore, U: ShardUser> Election<S, U> {
             slot,
             name: slot.lease_name(&group.parts.name),
             claim,
-            // So that a Lease that has expired before this host's eyes need not expire again.
-            machine: group.observer.lock().machine(slot),
+            machine,
             is_confirmed: false,
             has_asked: false,
             failure: None,
@@ -116,17 +117,19 @@ impl<S: LeaseStore, U: ShardUser> Election<S, U> {
         if end == End::Lost {
             return end;
         }
+        // Before the release: once the lease is free, another process may write, so this one must not.
         if end == End::GivenUp && is_shard {
-            // Before the release: once the lease is free, another process may write, so this one must not.
             let leave = async {
                 claim.give_up().await;
                 group.publish().await;
             };
             tokio::select! {
                 () = leave => {}
-                // All claims have ended by now.
                 () = stop.cancelled() => {}
             }
+        }
+        if stop.is_cancelled() {
+            claim.end();
         }
         if self.has_asked {
             self.release().await;
@@ -267,12 +270,12 @@ impl<S: LeaseStore, U: ShardUser> Election<S, U> {
             let written = parts.store.write(lease, replaces, &record).await;
             written.map_err(|error| Error::Write(error.source))?;
             info!(lease, "released the lease");
-            Ok(())
+            Ok::<(), Error>(())
         });
         match released.await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                warn!(lease, error = %error_chain::<Error>(&error), "failed to release the lease: other processes wait until it expires");
+                warn!(lease, error = %error_chain(&error), "failed to release the lease: other processes wait until it expires");
             }
             Err(_) => {
                 warn!(

@@ -10,7 +10,7 @@ use std::{
 };
 
 use innkeeper_metrics::{Metrics, ShardMove};
-use innkeeper_model::{ResourceVersion, Shard, ShardSet};
+use innkeeper_model::{ResourceVersion, ShardSet};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
@@ -175,7 +175,9 @@ impl<S: LeaseStore, U: ShardUser> Group<S, U> {
             (held.difference(&before), ShardMove::Gained),
             (before.difference(&held), ShardMove::GivenUp),
         ] {
-            moved.for_each(|_| self.parts.metrics.shard_moved(direction));
+            for _ in moved {
+                self.parts.metrics.shard_moved(direction);
+            }
         }
     }
 

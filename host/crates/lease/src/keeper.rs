@@ -47,7 +47,7 @@ use tracing::{error, info, warn};
 
 use super::{
     Claims, KeeperParts, LeaseStore, ShardUser,
-    balance::{Action, Share, Slot, View},
+    balance::{Action, Holder, Share, Slot, View},
     election::{Election, End},
     group::Group,
 };
@@ -94,10 +94,10 @@ impl<S: LeaseStore, U: ShardUser> ShardKeeper<S, U> {
             () = stop.cancelled() => {}
             () = self.keep() => {}
         }
-        // Before the releases: once a lease is free, another process may write, so this one must not.
-        self.group.claims.end();
+        // Each election ends its claim before it releases its Lease.
         self.stop.cancel();
         while self.elections.join_next().await.is_some() {}
+        self.group.claims.end();
         self.group.show(&ShardSet::new());
     }
 
@@ -105,7 +105,7 @@ impl<S: LeaseStore, U: ShardUser> ShardKeeper<S, U> {
     async fn keep(&mut self) {
         let mut next = Some(Instant::now());
         loop {
-            let round = async {
+            let round = async move {
                 match next {
                     Some(next) => sleep_until(next).await,
                     None => std::future::pending().await,
@@ -144,18 +144,18 @@ impl<S: LeaseStore, U: ShardUser> ShardKeeper<S, U> {
             }
         };
         self.log_wait(&view);
-        let own: ShardSet = self.running.keys().filter_map(shard).collect();
+        let own: ShardSet = self.running.keys().copied().filter_map(shard).collect();
         let leaving = self
             .running
             .iter()
-            .find_map(|(slot, give_up)| shard(slot).filter(|_| give_up.is_cancelled()));
-        let share = Share {
+            .find_map(|(slot, give_up)| shard(*slot).filter(|_| give_up.is_cancelled()));
+        let part = Share {
             identity: &self.group.parts.identity,
             own: &own,
             leaving,
             reserved: self.group.parts.times.duration,
         };
-        for action in share.actions(&view) {
+        for action in part.actions(&view) {
             match action {
                 Action::Take(shard) => self.begin(Slot::Shard(shard)),
                 Action::Ask => self.begin(Slot::Next),
@@ -167,9 +167,8 @@ impl<S: LeaseStore, U: ShardUser> ShardKeeper<S, U> {
             // The election does the rest, and no other host has a part in it.
             return None;
         }
-        let is_free = |(slot, holder): (&Slot, &super::balance::Holder)| {
-            shard(slot).is_some() && holder.host().is_none()
-        };
+        let is_free =
+            |(slot, holder): (&Slot, &Holder)| shard(*slot).is_some() && holder.host().is_none();
         let look = self.look();
         if view.conflict.is_some() {
             Some(self.jitter(retry))
@@ -226,10 +225,7 @@ impl<S: LeaseStore, U: ShardUser> ShardKeeper<S, U> {
             }
             return;
         }
-        let leader = view
-            .holders
-            .get(&Slot::LEADER)
-            .and_then(|leader| leader.host());
+        let leader = view.holders.get(&Slot::LEADER).and_then(Holder::host);
         if leader.is_none() || self.running.contains_key(&Slot::LEADER) {
             self.logged = None;
             return;
@@ -261,9 +257,9 @@ impl<S: LeaseStore, U: ShardUser> ShardKeeper<S, U> {
     }
 }
 
-fn shard(slot: &Slot) -> Option<Shard> {
+fn shard(slot: Slot) -> Option<Shard> {
     match slot {
-        Slot::Shard(shard) => Some(*shard),
+        Slot::Shard(shard) => Some(shard),
         Slot::Next => None,
     }
 }
