@@ -184,6 +184,7 @@ fn interest(cluster: &Cluster) -> anyhow::Result<Registration> {
             label_selector: Selector::default(),
         }],
         selector: Selector::default(),
+        all_shards: false,
         field_managers: std::collections::BTreeSet::new(),
         namespace_max: CacheSize::UNBOUNDED,
     }))

@@ -64,11 +64,12 @@ async fn attempt(shared: &CacheShared, unchecked: &UncheckedWatch) -> Result<boo
     let mut contents = Contents::new();
     let keep = |object: &ObjectFields<'_>, _: Option<&str>| {
         let object = ObjectIdentity::new(object)?;
+        let is_cached = target.section.covers(&object.namespace);
         let key = ObjectKey::new(&object.namespace, &object.name);
-        Ok((key, (object.uid, object.version)))
+        Ok(is_cached.then_some((key, (object.uid, object.version))))
     };
     let listed = shared.wire.list(&target, Since::Now, true, keep, |page| {
-        contents.extend(page.items);
+        contents.extend(page.items.into_iter().flatten());
         Ok::<(), WireFailure>(())
     });
     listed.await?;

@@ -22,6 +22,8 @@ pub struct Interest {
     pub reads: Vec<ReadKind>,
     /// Field managers without the prefix `innkeeper:` whose managedFields entries in children are cached.
     pub field_managers: BTreeSet<Arc<str>>,
+    /// True if the parents of all shards are seen, whichever this process holds.
+    pub all_shards: bool,
     /// The most children in one namespace whose texts are cached, and the size of these texts.
     pub namespace_max: CacheSize,
 }
@@ -57,6 +59,8 @@ pub enum Observed {
     Ready(Observation),
     /// There is no such parent.
     Gone,
+    /// Another process serves the parent: its shard is not [held](crate::Cluster::hold).
+    NotHeld,
     /// A kind that every pass needs is not readable; a trigger follows when it is.
     NotReady {
         /// The parent, if it is known.
@@ -123,6 +127,8 @@ pub enum Why {
     },
     /// Guests see it as keyed hashes, and there is no key.
     HashKeyMissing,
+    /// No shard of these parents is [held](crate::Cluster::hold).
+    NotHeld,
     /// It is cached, but may lack the previous writer's last writes: the freshness check has not passed yet.
     Unchecked,
 }
@@ -147,6 +153,7 @@ impl fmt::Display for Why {
             ),
             Self::Failing { message } => write!(f, "could not be listed: {message}"),
             Self::HashKeyMissing => f.write_str("is shown as hashes, and the hash key is missing"),
+            Self::NotHeld => f.write_str("is left to the hosts that hold these shards"),
             Self::Unchecked => f.write_str("is being compared with the cluster"),
         }
     }

@@ -27,6 +27,7 @@ mod reads;
 mod registration;
 mod report;
 mod reviews;
+mod section;
 mod shared;
 mod state;
 mod store;
@@ -63,11 +64,12 @@ pub use self::{
     wire::WireFailure,
 };
 use innkeeper_model::{
-    Access, GroupKind, Gvk, HashKey, Object, Resource, ResourceVersion, Resources,
+    Access, GroupKind, Gvk, HashKey, Object, Resource, ResourceVersion, Resources, ShardSet, Shards,
 };
 
 use self::{
     present::object_of,
+    section::Section,
     shared::CacheShared,
     stored::{Shape, keep},
     wire::Wire,
@@ -113,6 +115,40 @@ impl Cluster {
     /// The namespaces that the host is limited to; none: all.
     pub fn namespaces(&self) -> Option<&[Arc<str>]> {
         self.0.options.namespaces.as_deref()
+    }
+
+    /// The number of shards.
+    pub fn shards(&self) -> Shards {
+        self.0.options.shards
+    }
+
+    /// Sets the shards whose parents this process serves. None are held at first; a single shard is always held.
+    ///
+    /// # Guarantees
+    ///
+    /// On return, nothing observes parents of a shard that was given up, and those that were cached are triggered, to be
+    /// forgotten.
+    /// Parents of a new shard wait for lists that show at least the present state.
+    ///
+    /// # Assumptions
+    ///
+    /// The caller holds the claims on all these shards. For a new shard, it calls
+    /// [`check_freshness`](Self::check_freshness) next: watches that other users need in whole may lack the last holder's
+    /// writes.
+    pub fn hold(&self, held: ShardSet) {
+        self.0.state.lock().hold(held, Instant::now());
+        self.0.rearrange.notify_one();
+    }
+
+    /// Returns true if this process serves the parents in a namespace; without a namespace, cluster-scoped parents.
+    pub fn holds(&self, namespace: Option<&str>) -> bool {
+        self.0.state.lock().table.is_held(namespace)
+    }
+
+    /// Returns true if the API server selects objects by shard, and false if it sends all, so that the host drops those
+    /// of other shards. None before the first list of a shard.
+    pub fn shard_selection(&self) -> Option<bool> {
+        self.0.state.lock().table.selects
     }
 
     /// Returns true if the host watches CustomResourceDefinitions; otherwise it needs no permission to read them.
@@ -215,7 +251,10 @@ impl Cluster {
     ///
     /// No pass uses a kind before [`check_freshness`](Self::check_freshness) has shown that it is current.
     pub fn require_freshness_checks(&self) {
-        self.0.state.lock().require_freshness_checks(Instant::now());
+        self.0
+            .state
+            .lock()
+            .require_freshness_checks(&Section::Whole, Instant::now());
         self.0.rearrange.notify_one();
     }
 

@@ -2,6 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
+use innkeeper_model::Shards;
+
 /// Limits and times for reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -9,6 +11,8 @@ pub struct Options {
     pub seed: u64,
     /// The watched namespaces; none: all. Cluster-scoped kinds are watched either way.
     pub namespaces: Option<Arc<[Arc<str>]>>,
+    /// The number of shards that hosts share; one: the host serves all parents.
+    pub shards: Shards,
     /// Watches CustomResourceDefinitions, to notice at once when a kind appears or disappears.
     pub watch_definitions: bool,
     /// Objects in one list page.
@@ -52,6 +56,7 @@ impl Options {
         Self {
             seed,
             namespaces: None,
+            shards: Shards::ONE,
             watch_definitions: true,
             // The page size in client-go.
             page_objects_max: 500,

@@ -15,6 +15,7 @@ use super::{
     interest::{Interest, NamespaceFull, Observation, Observed, Waiting},
     reader::{Reader, SubscriberId},
     reads::{PassReads, Recording},
+    section::Section,
     shared::CacheShared,
     state::{CacheState, ExpectationStatus, ExpectedState, MissingTexts},
     store::CacheSize,
@@ -181,13 +182,16 @@ impl Registration {
         parent: &ObjectId,
         on_observed: impl Fn(&mut CacheState) + Send,
     ) -> Observed {
-        if let Some(missing) = self.missing(parent) {
-            return missing;
-        }
         let reader = self.reader(parent);
-        // The lock is not held during the live reads, so the status is checked again after them: there may be other
-        // writes by then.
-        let status = self.state().expectation_status(&reader, Instant::now());
+        // The lock is not held during the live reads, so all is checked again after them: there may be other writes by
+        // then.
+        let status = {
+            let mut state = self.state();
+            if let Some(missing) = self.missing(&state, parent) {
+                return missing;
+            }
+            state.expectation_status(&reader, Instant::now())
+        };
         if let ExpectationStatus::Read(ids) = status {
             for id in ids {
                 self.read_live(&reader, &id).await;
@@ -224,6 +228,9 @@ impl Registration {
         on_observed: impl Fn(&mut CacheState),
     ) -> Result<Observed, Box<(Object, MissingTexts)>> {
         let mut state = self.state();
+        if let Some(missing) = self.missing(&state, &reader.parent) {
+            return Ok(missing);
+        }
         match state.expectation_status(reader, Instant::now()) {
             ExpectationStatus::None => {}
             ExpectationStatus::Until(until) => return Ok(Observed::Behind { until }),
@@ -240,8 +247,8 @@ impl Registration {
         match state.table.children(self.0.subscriber_id, &parent) {
             Ok(children) => {
                 on_observed(&mut state);
-                let namespace = parent.namespace.as_deref();
-                let unreadable = state.table.unreadable(self.0.subscriber_id, namespace);
+                let section = Section::at(parent.namespace.as_ref());
+                let unreadable = state.table.unreadable(self.0.subscriber_id, &section);
                 Ok(Observed::Ready(Observation {
                     parent,
                     children,
@@ -313,7 +320,7 @@ impl Registration {
             .is_behind(&state.table, &self.reader(parent))
     }
 
-    /// Returns every cached parent.
+    /// Returns every cached parent in a held shard.
     pub fn parents(&self) -> Vec<ObjectId> {
         self.state().table.parents(self.0.subscriber_id)
     }
@@ -330,7 +337,8 @@ impl Registration {
         self.state().table.related(self.0.subscriber_id, kind, name)
     }
 
-    /// Returns how many children of a kind the plugin has in the whole cluster; none if it is unknown.
+    /// Returns how many children of a kind the plugin has in the whole cluster; none if it is unknown,
+    /// as it is while other processes hold some of the shards.
     pub fn child_count(&self, kind: &GroupKind) -> Option<usize> {
         self.state().table.child_count(self.0.subscriber_id, kind)
     }
@@ -370,7 +378,9 @@ impl Registration {
 
     /// Returns the kinds that block every pass; empty when passes can run.
     pub fn waiting(&self) -> Vec<Waiting> {
-        self.state().table.waiting(self.0.subscriber_id, None)
+        self.state()
+            .table
+            .waiting(self.0.subscriber_id, &Section::Whole)
     }
 
     fn state(&self) -> MutexGuard<'_, CacheState> {
@@ -393,10 +403,13 @@ impl Registration {
             .expect(&self.reader(parent), id, expected, due);
     }
 
-    fn missing(&self, parent: &ObjectId) -> Option<Observed> {
-        let state = self.state();
+    fn missing(&self, state: &CacheState, parent: &ObjectId) -> Option<Observed> {
         let namespace = parent.namespace.as_deref();
-        let waiting = state.table.waiting(self.0.subscriber_id, namespace);
+        if !state.table.has_passes(self.0.subscriber_id, namespace) {
+            return Some(Observed::NotHeld);
+        }
+        let section = Section::at(parent.namespace.as_ref());
+        let waiting = state.table.waiting(self.0.subscriber_id, &section);
         (!waiting.is_empty()).then(|| Observed::NotReady {
             parent: state.table.parent(self.0.subscriber_id, parent),
             waiting,

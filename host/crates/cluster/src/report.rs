@@ -12,6 +12,8 @@ pub struct WatchStatus {
     pub kind: Gvk,
     /// The namespace; none: everywhere, or a cluster-scoped kind.
     pub namespace: Option<String>,
+    /// The shards, such as `0,2`; none: all, or the watch is not divided by shards.
+    pub shards: Option<String>,
     /// The label selector; none: all objects.
     pub selector: Option<String>,
     /// Registrations that share the watch.

@@ -26,7 +26,7 @@ pub(super) struct CacheShared {
 impl CacheShared {
     pub(super) fn new(wire: Wire, options: Options) -> Self {
         Self {
-            state: Mutex::new(CacheState::new(options.namespaces.clone())),
+            state: Mutex::new(CacheState::new(options.namespaces.clone(), options.shards)),
             options,
             wire,
             rearrange: Notify::new(),

@@ -13,10 +13,11 @@ mod availability;
 mod cached_texts;
 mod dispatch;
 mod freshness;
-mod namespace_watch;
 mod observation;
 mod own_writes;
 mod reads;
+mod section_watch;
+mod sections;
 mod subscribers;
 mod table;
 mod watch_events;
@@ -34,15 +35,13 @@ pub(super) use self::{
     table::{SlotId, WatchSlot, WatchTable},
     watch_events::{Stale, TaskId, TaskSpec},
 };
-use innkeeper_model::{GroupKind, Gvk, HashKey, ObjectId};
+use innkeeper_model::{GroupKind, Gvk, HashKey, ObjectId, Shards};
 
-use self::{
-    availability::NamespaceScope,
-    table::{Role, Settled},
-};
+use self::table::{Role, Settled};
 use super::{
     interest::Interest,
     reader::{Reader, SubscriberId},
+    section::Section,
     store::{Change, ObjectKey},
     stored::Stored,
     triggers::{Cause, Trigger},
@@ -56,10 +55,10 @@ pub(super) struct CacheState {
 }
 
 impl CacheState {
-    /// Creates an empty state that is limited to these namespaces, if there are any.
-    pub(super) fn new(namespaces: Option<Arc<[Arc<str>]>>) -> Self {
+    /// Creates an empty state that is limited to these namespaces, if there are any. Of several shards, none is held.
+    pub(super) fn new(namespaces: Option<Arc<[Arc<str>]>>, shards: Shards) -> Self {
         Self {
-            table: WatchTable::new(namespaces),
+            table: WatchTable::new(namespaces, shards),
             subscribers: Subscribers::default(),
         }
     }
@@ -71,7 +70,7 @@ impl CacheState {
         wake: Arc<Notify>,
         now: Instant,
     ) -> SubscriberId {
-        let subscriber_id = self.table.add_interest(interest, now);
+        let subscriber_id = self.table.add_interest(interest);
         self.subscribers.add(subscriber_id, wake, now);
         // Before the scopes are computed: a reshaped watch is not ready.
         self.settle(&self.table.slots_of(subscriber_id), now);
@@ -94,7 +93,7 @@ impl CacheState {
         // Released and acquired first, settled at the end: a watch that is needed before and after has no users in
         // between, and must not be dropped for that.
         let before = self.table.release(subscriber_id);
-        self.table.acquire(subscriber_id, interest, now);
+        self.table.acquire(subscriber_id, interest);
         let after = self.table.slots_of(subscriber_id);
         self.settle(&(&before | &after), now);
         self.recheck(subscriber_id);
@@ -123,7 +122,7 @@ impl CacheState {
 
     /// Watches a kind's metadata for the host itself.
     pub(super) fn watch_metadata(&mut self, kind: &Gvk, now: Instant) {
-        let slot = self.table.acquire_metadata(kind, now);
+        let slot = self.table.acquire_metadata(kind);
         self.settle(&BTreeSet::from([slot]), now);
     }
 
@@ -140,19 +139,22 @@ impl CacheState {
 
     /// Adapts watches after their users have changed.
     fn settle(&mut self, slots: &BTreeSet<SlotId>, now: Instant) {
-        for id in slots {
-            match self.table.settle(*id) {
+        let settle = |id: &SlotId| (*id, self.table.settle(*id));
+        let settled: Vec<(SlotId, Settled)> = slots.iter().map(settle).collect();
+        self.arrange(slots.iter().copied(), now);
+        for (id, settled) in settled {
+            match settled {
                 Settled::Unchanged => {}
-                Settled::Reshaped => self.restart(*id, now),
-                Settled::OtherParents => self.refit(*id, now),
+                Settled::Reshaped => self.restart(id, now),
+                Settled::OtherParents => self.refit(id, now),
             }
         }
     }
 
-    /// Lists all namespaces of a watch again. The objects are unusable until then.
+    /// Lists all sections of a watch again. The objects are unusable until then.
     fn restart(&mut self, id: SlotId, now: Instant) {
         self.table.restart(id, now);
-        self.kind_changed(id, None);
+        self.kind_changed(id, &Section::Whole);
     }
 
     /// Adapts a watch of children to the parents.
@@ -176,9 +178,7 @@ impl CacheState {
             for (reader, cause) in concerned {
                 // A new parent with this name must not wait for the writes of this one.
                 if cause == Some(Cause::ParentGone) {
-                    self.subscribers.forget(&reader);
-                    // A record without reads ends every subscription.
-                    self.table.commit(&reader, &ReadRecord::default());
+                    self.forget(&reader);
                 }
                 if let Some(cause) = cause {
                     let trigger = Trigger::for_object(cause, Some(&object));
@@ -190,8 +190,15 @@ impl CacheState {
         }
     }
 
-    /// Triggers the parents that depend on a kind when it becomes usable or unusable, in one namespace or in all.
-    fn kind_changed(&mut self, id: SlotId, namespace: Option<&Arc<str>>) {
+    /// Ends a parent's waits and subscriptions.
+    fn forget(&mut self, reader: &Reader) {
+        self.subscribers.forget(reader);
+        // A record without reads ends every subscription.
+        self.table.commit(reader, &ReadRecord::default());
+    }
+
+    /// Triggers the parents that depend on a kind when it becomes usable or unusable in a section.
+    fn kind_changed(&mut self, id: SlotId, section: &Section) {
         let Some(slot) = self.table.get(id) else {
             return;
         };
@@ -199,10 +206,10 @@ impl CacheState {
             // Even without a trigger: the consumer may wait for first lists.
             self.subscribers.wake(subscriber_id);
         }
-        for reader in dispatch::kind_readers(&self.table, slot, namespace) {
+        for reader in dispatch::kind_readers(&self.table, slot, section) {
             self.subscribers.trigger(&reader, Cause::KindChanged);
         }
-        let scopes = self.table.scopes_with(namespace);
+        let scopes = self.table.scopes_with(section);
         for subscriber_id in self.table.users_of_objects(id) {
             let triggered = self.recheck(subscriber_id);
             for scope in scopes.difference(&triggered) {
@@ -216,7 +223,7 @@ impl CacheState {
 
     /// Recomputes the scopes in which passes can run, and triggers the parents in each changed scope. Returns the
     /// changed scopes.
-    fn recheck(&mut self, subscriber_id: SubscriberId) -> BTreeSet<NamespaceScope> {
+    fn recheck(&mut self, subscriber_id: SubscriberId) -> BTreeSet<Section> {
         let ready = self.table.ready_scopes(subscriber_id);
         let changed = self.subscribers.set_ready(subscriber_id, ready);
         for scope in &changed {
@@ -225,7 +232,7 @@ impl CacheState {
         changed
     }
 
-    fn trigger_scope(&mut self, subscriber_id: SubscriberId, scope: &NamespaceScope) {
+    fn trigger_scope(&mut self, subscriber_id: SubscriberId, scope: &Section) {
         for parent in self.table.parents_in(subscriber_id, scope) {
             let reader = Reader::new(subscriber_id, parent);
             self.subscribers.trigger(&reader, Cause::KindChanged);

@@ -11,7 +11,10 @@ use std::{
 use innkeeper_model::{ResourceVersion, Uid};
 use slab::Slab;
 
-use super::stored::{Extent, Stored};
+use super::{
+    section::Section,
+    stored::{Extent, Stored},
+};
 
 /// Namespace (empty for cluster-scoped objects) and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,10 +96,8 @@ pub(super) struct Store {
     by_controller: Index,
     by_retained: Index,
     by_label: Index,
-    /// The last list of the whole cluster.
-    whole: Listing,
-    /// The last lists by namespace; empty if the whole cluster is listed.
-    within: BTreeMap<Arc<str>, Listing>,
+    /// The number of the last list.
+    lists: u32,
     /// The size by namespace, without empty namespaces.
     sizes: BTreeMap<Arc<str>, NamespaceSize>,
 }
@@ -173,9 +174,10 @@ impl CacheSize {
     }
 }
 
-/// A list that is complete or in progress.
+/// One request's list that is complete or in progress.
 #[derive(Clone, Copy, Debug, Default)]
-struct Listing {
+pub(super) struct Listing {
+    /// Different for all lists of one watch.
     number: u32,
     /// True if the list is the truth even where it is older than the stored objects.
     reset: bool,
@@ -189,55 +191,50 @@ struct StoreEntry {
 }
 
 impl Store {
-    /// Begins a list of one namespace or the whole cluster. The end removes the objects that it did not show.
+    /// Begins a list of one section. The end removes the objects that it did not show.
     ///
     /// With `reset`, the list is the truth even if it is older than the stored objects.
-    pub(super) fn begin_list(&mut self, namespace: Option<&Arc<str>>, reset: bool) {
-        let listing = self.listing_mut(namespace);
-        listing.number = listing.number.wrapping_add(1);
-        listing.reset = reset;
+    pub(super) const fn begin_list(&mut self, reset: bool) -> Listing {
+        self.lists = self.lists.wrapping_add(1);
+        Listing {
+            number: self.lists,
+            reset,
+        }
     }
 
-    /// Ends a list that showed the state at `version`.
+    /// Ends a section's list that showed the state at `version`.
     pub(super) fn end_list(
         &mut self,
-        namespace: Option<&Arc<str>>,
+        listing: &mut Listing,
+        section: &Section,
         version: ResourceVersion,
     ) -> Vec<Change> {
-        let listing = self.listing_mut(namespace);
         let Listing { number, reset } = *listing;
         listing.reset = false;
         let is_gone = |entry: &StoreEntry| {
             // A newer object came by a live read and cannot be in the list.
             entry.list != number
                 && (reset || entry.stored.version <= version)
-                && namespace.is_none_or(|name| *name == entry.stored.namespace)
+                && section.covers(&entry.stored.namespace)
         };
-        let removed: Vec<usize> = self
-            .entries
-            .iter()
-            .filter_map(|(handle, entry)| is_gone(entry).then_some(handle))
-            .collect();
-        removed
+        self.take_where(is_gone)
             .into_iter()
-            .filter_map(|handle| self.take(handle))
             .map(Change::removed)
             .collect()
     }
 
-    /// Stores an object from a list or an event.
-    pub(super) fn put(&mut self, mut stored: Stored) -> Vec<Change> {
-        let Some(&handle) = self.by_name.get(&ObjectKey::for_object(&stored)) else {
-            self.share_namespace(&mut stored);
-            // Counts as shown by a list in progress: a live read or a write's response may bring the object meanwhile.
-            let list = self.listing_at(&stored.namespace).number;
-            self.insert(stored.clone(), list);
-            return vec![Change::added(stored)];
-        };
+    /// Stores an object from a list or an event; `listing` is the last list of its section.
+    pub(super) fn put(&mut self, mut stored: Stored, listing: Listing) -> Vec<Change> {
         let Listing {
             number: list,
             reset,
-        } = self.listing_at(&stored.namespace);
+        } = listing;
+        let Some(&handle) = self.by_name.get(&ObjectKey::for_object(&stored)) else {
+            self.share_namespace(&mut stored);
+            // Counts as shown by a list in progress: a live read or a write's response may bring the object meanwhile.
+            self.insert(stored.clone(), list);
+            return vec![Change::added(stored)];
+        };
         let Some(entry) = self.entries.get_mut(handle) else {
             return Vec::new();
         };
@@ -309,6 +306,19 @@ impl Store {
             .collect()
     }
 
+    /// Removes the objects in all namespaces that are not kept.
+    pub(super) fn retain(&mut self, is_kept: impl Fn(&str) -> bool) {
+        let dropped: BTreeSet<Arc<str>> = self
+            .sizes
+            .keys()
+            .filter(|namespace| !is_kept(namespace))
+            .cloned()
+            .collect();
+        if !dropped.is_empty() {
+            self.take_where(|entry| dropped.contains(&entry.stored.namespace));
+        }
+    }
+
     /// One object by name.
     pub(super) fn get(&self, key: &ObjectKey) -> Option<&Stored> {
         self.by_name.get(key).and_then(|handle| self.at(*handle))
@@ -372,21 +382,18 @@ impl Store {
         }
     }
 
+    /// The size of one section.
+    pub(super) fn size_in(&self, section: &Section) -> NamespaceSize {
+        self.sizes
+            .iter()
+            .filter(|(namespace, _)| section.covers(namespace))
+            .map(|(_, size)| *size)
+            .fold(NamespaceSize::default(), NamespaceSize::and)
+    }
+
     /// The sizes by namespace; cluster-scoped objects have the empty name.
     pub(super) const fn sizes(&self) -> &BTreeMap<Arc<str>, NamespaceSize> {
         &self.sizes
-    }
-
-    fn listing_mut(&mut self, namespace: Option<&Arc<str>>) -> &mut Listing {
-        match namespace {
-            None => &mut self.whole,
-            Some(name) => self.within.entry(Arc::clone(name)).or_default(),
-        }
-    }
-
-    /// The last list that covered this namespace.
-    fn listing_at(&self, namespace: &str) -> Listing {
-        self.within.get(namespace).copied().unwrap_or(self.whole)
     }
 
     fn at(&self, handle: usize) -> Option<&Stored> {
@@ -434,6 +441,18 @@ impl Store {
             index.entry(Arc::clone(text)).or_default().insert(handle);
         });
         self.entries.insert(StoreEntry { stored, list });
+    }
+
+    fn take_where(&mut self, is_taken: impl Fn(&StoreEntry) -> bool) -> Vec<Stored> {
+        let taken: Vec<usize> = self
+            .entries
+            .iter()
+            .filter_map(|(handle, entry)| is_taken(entry).then_some(handle))
+            .collect();
+        taken
+            .into_iter()
+            .filter_map(|handle| self.take(handle))
+            .collect()
     }
 
     fn take(&mut self, handle: usize) -> Option<Stored> {

@@ -3,6 +3,7 @@
 mod discovery;
 mod reads;
 mod server;
+mod shards;
 mod watches;
 
 use std::{collections::BTreeSet, time::Duration};
@@ -217,6 +218,7 @@ fn interest() -> Interest {
         }],
         selector: Selector::default(),
         field_managers: BTreeSet::new(),
+        all_shards: false,
         namespace_max: CacheSize::UNBOUNDED,
     }
 }

@@ -11,6 +11,7 @@ use super::{
     fields::ObjectFields,
     machine::Since,
     present::object_of,
+    section::Section,
     stored::{Shape, keep_fields},
     wire::{WatchTarget, Wire, WireFailure},
 };
@@ -55,7 +56,7 @@ impl Viewer {
     pub async fn list(&self, served: &Resource, selector: &Selector) -> Result<Vec<Object>, Error> {
         let target = WatchTarget {
             served: served.clone(),
-            namespace: None,
+            section: Section::Whole,
             selector: selector.clone(),
             form: Access::Full,
         };

@@ -12,8 +12,8 @@ use super::{
     fields::ObjectFields,
     machine::{Pause, Since, StepFailure, StepOutcome, WatchStep, next},
     shared::CacheShared,
-    state::{Stale, TaskId, TaskSpec},
-    stored::{Malformed, Stored, check_requested, keep_fields},
+    state::{CacheState, Stale, TaskId, TaskSpec},
+    stored::{Malformed, ObjectIdentity, Stored, check_requested, keep_fields},
     wire::{Line, LineKind, WatchStream, WireFailure, bookmark_version, error_line},
 };
 
@@ -117,6 +117,8 @@ impl Watcher {
     }
 
     async fn perform(&mut self, step: WatchStep) -> Result<StepOutcome, StepError> {
+        // The section may have lost shards since the last step.
+        self.spec.target = self.shared.state.lock().table.target(self.task)?;
         match step {
             WatchStep::List { since, paged } => self.list(since, paged).await,
             WatchStep::Check { .. } => {
@@ -134,22 +136,28 @@ impl Watcher {
         let keep = |object: &ObjectFields<'_>, list: Option<&str>| {
             let stored = self.keep(object, list)?;
             // A page in progress does not hold texts that will not be cached.
-            Ok(state.lock().table.fitted(self.task, stored))
+            Ok(stored.map(|stored| state.lock().table.fitted(self.task, stored)))
         };
-        let listed = wire.list(&self.spec.target, since, paged, keep, |page| {
+        let target = &self.spec.target;
+        let listed = wire.list(target, since, paged, keep, |page| {
+            let mut state = state.lock();
             if list_version.is_none() {
-                state
-                    .lock()
-                    .table
-                    .begin_list(self.task, since, page.version)?;
+                state.table.begin_list(self.task, since, page.version)?;
+                if target.section.shards().is_some() {
+                    state.table.set_selects(page.is_sharded);
+                }
                 list_version = Some(page.version);
             }
-            state.lock().page(self.task, page.items)?;
+            state.page(self.task, page.items.into_iter().flatten().collect())?;
             Ok::<(), StepError>(())
         });
         listed.await?;
         let version = list_version.unwrap_or_default();
-        state.lock().end_list(self.task, version, Instant::now())?;
+        {
+            let mut state = state.lock();
+            state.end_list(self.task, version, Instant::now())?;
+            state.table.merge(self.task.0);
+        }
         // Watches of children start after their parents', and restart if they came first.
         self.shared.rearrange.notify_one();
         self.hint();
@@ -207,19 +215,26 @@ impl Watcher {
                 let version = bookmark_version(&line.object)?;
                 let mut state = self.shared.state.lock();
                 state.bookmark(self.task, version, now)?;
+                self.merge(&mut state);
                 Ok(version)
             }
             LineKind::Added | LineKind::Modified | LineKind::Deleted => {
                 #[cfg(feature = "failpoints")]
                 fail::fail_point!("before-event", |_| std::process::abort());
                 let stored = self.keep(&line.object, None)?;
-                let version = stored.version;
-                let mut state = self.shared.state.lock();
-                let applied = if line.kind == LineKind::Deleted {
-                    state.remove(self.task, &stored, now)
-                } else {
-                    state.put(self.task, stored, now)
+                let version = match &stored {
+                    Some(stored) => stored.version,
+                    None => ObjectIdentity::new(&line.object)?.version,
                 };
+                let mut state = self.shared.state.lock();
+                let applied = match stored {
+                    None => state.bookmark(self.task, version, now),
+                    Some(stored) if line.kind == LineKind::Deleted => {
+                        state.remove(self.task, &stored, now)
+                    }
+                    Some(stored) => state.put(self.task, stored, now),
+                };
+                self.merge(&mut state);
                 drop(state);
                 #[cfg(feature = "failpoints")]
                 fail::fail_point!("after-event", |_| std::process::abort());
@@ -229,11 +244,27 @@ impl Watcher {
         }
     }
 
-    /// Caches an object from an event or a list of this kind.
-    fn keep(&self, object: &ObjectFields<'_>, list: Option<&str>) -> Result<Stored, Malformed> {
-        let place = (self.spec.target.namespace.as_deref(), None);
-        check_requested(object, list, self.kind(), place)?;
-        keep_fields(object, &self.spec.shape)
+    /// Lets one task go on for all that watch the kind, if they have shown the same changes.
+    fn merge(&self, state: &mut CacheState) {
+        if state.table.merge(self.task.0) {
+            self.shared.rearrange.notify_one();
+        }
+    }
+
+    /// Caches an object from an event or a list of this kind; none if it is outside of the section.
+    fn keep(
+        &self,
+        object: &ObjectFields<'_>,
+        list: Option<&str>,
+    ) -> Result<Option<Stored>, Malformed> {
+        let section = &self.spec.target.section;
+        let namespace = section.namespace().map(|name| &**name);
+        check_requested(object, list, self.kind(), (namespace, None))?;
+        // A server that does not select by shard sends the objects of all shards.
+        if section.shards().is_some() && !section.covers(&ObjectIdentity::new(object)?.namespace) {
+            return Ok(None);
+        }
+        keep_fields(object, &self.spec.shape).map(Some)
     }
 
     /// Logs a failure and applies it to the state.

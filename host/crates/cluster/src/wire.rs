@@ -9,10 +9,10 @@
 mod failure;
 mod items;
 
-use std::{borrow::Cow, io, pin::Pin, sync::Arc, time::Duration};
+use std::{borrow::Cow, io, pin::Pin, time::Duration};
 
 use futures::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, TryStreamExt as _};
-use http::{Request, Response, StatusCode, header};
+use http::{Request, Response, StatusCode, header, uri::InvalidUri};
 use http_body_util::{BodyExt, Limited};
 use innkeeper_model::{Access, Resource, ResourceVersion, Scope, Selector};
 use kube::{
@@ -23,7 +23,7 @@ use kube::{
         params::{GetParams, ListParams, VersionMatch, WatchParams},
     },
 };
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 use tokio::{
     sync::Semaphore,
     time::{Instant, timeout_at},
@@ -37,6 +37,7 @@ use super::{
     fields::{ObjectFields, Text},
     machine::Since,
     options::Options,
+    section::Section,
     stored::{Malformed, check_requested, parse_version, states_kind},
 };
 
@@ -49,8 +50,8 @@ const ERROR_BYTES_MAX: usize = 64 * 1024;
 pub(super) struct WatchTarget {
     /// The served kind.
     pub(super) served: Resource,
-    /// Only objects in this namespace.
-    pub(super) namespace: Option<Arc<str>>,
+    /// Only objects in this section; a server that does not select by shard sends all.
+    pub(super) section: Section,
     /// Only objects that match this label selector.
     pub(super) selector: Selector,
     /// Metadata, or whole objects for all other forms.
@@ -68,6 +69,8 @@ pub(super) struct Page<T> {
     pub(super) version: ResourceVersion,
     /// The cached parts of the objects.
     pub(super) items: Vec<T>,
+    /// True if the server has selected by shard.
+    pub(super) is_sharded: bool,
     /// The continuation token.
     next: Option<String>,
 }
@@ -87,6 +90,8 @@ struct PageMetadata<'a> {
     version: Option<Cow<'a, str>>,
     #[serde(rename = "continue")]
     next: Option<String>,
+    #[serde(rename = "shardInfo")]
+    shards: Option<IgnoredAny>,
 }
 
 impl PageHead<'_> {
@@ -205,6 +210,10 @@ impl Wire {
         mut target: WatchTarget,
     ) -> Result<ResourceVersion, WireFailure> {
         target.form = Access::Metadata;
+        // The server would look for an object of these shards, which may be the last or none.
+        if target.section.shards().is_some() {
+            target.section = Section::Whole;
+        }
         let (request, bytes_max) = self.page(&target, Since::Now, None, Some(1))?;
         let page = self.objects(request, bytes_max, |_, _| Ok(())).await?;
         Ok(page.version)
@@ -253,6 +262,7 @@ impl Wire {
         Ok(Page {
             version: head.version()?,
             items,
+            is_sharded: head.metadata.shards.is_some(),
             next: head.metadata.next.filter(|next| !next.is_empty()),
         })
     }
@@ -277,16 +287,17 @@ impl Wire {
                 .at(&version.to_string())
                 .matching(VersionMatch::NotOlderThan);
         }
-        let urls = urls(&target.served, target.namespace.as_deref());
+        let urls = section_urls(target);
         let request = match target.form {
             Access::Metadata => urls.list_metadata(&params),
             Access::Full | Access::Hash => urls.list(&params),
         };
+        let request = select_shards(request?, &target.section)?;
         let bytes_max = match limit {
             Some(_) => self.options.page_bytes_max,
             None => self.options.list_bytes_max,
         };
-        Ok((request?, bytes_max))
+        Ok((request, bytes_max))
     }
 
     /// Starts a watch that the API server ends after `duration`.
@@ -303,11 +314,12 @@ impl Wire {
             bookmarks: true,
             ..WatchParams::default()
         };
-        let urls = urls(&target.served, target.namespace.as_deref());
-        let mut request = match target.form {
+        let urls = section_urls(target);
+        let request = match target.form {
             Access::Metadata => urls.watch_metadata(&params, &from.to_string()),
             Access::Full | Access::Hash => urls.watch(&params, &from.to_string()),
-        }?;
+        };
+        let mut request = select_shards(request?, &target.section)?;
         // A compressed watch has one member per event, and not every decoder reads all of them.
         let identity = header::HeaderValue::from_static("identity");
         request
@@ -502,6 +514,26 @@ fn client_error(error: io::Error) -> kube::Error {
 
 fn urls(served: &Resource, namespace: Option<&str>) -> Urls {
     Urls::new(served.path(namespace))
+}
+
+fn section_urls(target: &WatchTarget) -> Urls {
+    let namespace = target.section.namespace();
+    urls(&target.served, namespace.map(|name| &**name))
+}
+
+/// Adds the parameter by which the API server selects the section's shards. Servers that do not know it ignore it.
+fn select_shards(
+    mut request: Request<Vec<u8>>,
+    section: &Section,
+) -> Result<Request<Vec<u8>>, WireFailure> {
+    if let Some(selector) = section.shard_selector() {
+        let uri = request.uri();
+        let sign = if uri.query().is_some() { '&' } else { '?' };
+        let uri = format!("{uri}{sign}shardSelector={selector}").parse();
+        *request.uri_mut() = uri
+            .map_err(|error: InvalidUri| kube::core::request::Error::BuildRequest(error.into()))?;
+    }
+    Ok(request)
 }
 
 fn utf8(text: &[u8]) -> Result<&str, Malformed> {

@@ -62,6 +62,8 @@ pub struct WatchSample {
     pub kind: String,
     /// The namespace; empty for all namespaces and for a cluster-scoped kind.
     pub namespace: String,
+    /// The shards, such as `0,2`; empty if the watch is not divided by shards.
+    pub shards: String,
     /// The label selector; empty for all objects.
     pub selector: String,
     /// True if the watch has all objects, so that passes can read from it.
@@ -261,7 +263,7 @@ const PROCESS: [Row<ProcessSample>; 5] = [
 ];
 
 impl WatchSample {
-    fn labels(&self) -> Labels<5> {
+    fn labels(&self) -> Labels<6> {
         [
             ("group", self.group.clone()),
             ("version", self.version.clone()),
@@ -269,6 +271,7 @@ impl WatchSample {
             // Not named `namespace`: Prometheus sets that label to the host's namespace.
             ("in_namespace", self.namespace.clone()),
             ("selector", self.selector.clone()),
+            ("shards", self.shards.clone()),
         ]
     }
 }

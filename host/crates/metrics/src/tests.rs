@@ -19,6 +19,7 @@ impl SampleSource for Fixed {
                 version: "v1".to_owned(),
                 kind: "Deployment".to_owned(),
                 namespace: String::new(),
+                shards: "0,2".to_owned(),
                 selector: "innkeeper.dev/plugin=web".to_owned(),
                 synced: true,
                 objects: 3,
@@ -220,7 +221,7 @@ fn what_others_know_is_read_when_somebody_asks() {
         unfinished: Vec::new(),
     }));
     let text = metrics.encode().unwrap();
-    let watch = "{group=\"apps\",version=\"v1\",kind=\"Deployment\",in_namespace=\"\",selector=\"innkeeper.dev/plugin=web\"}";
+    let watch = "{group=\"apps\",version=\"v1\",kind=\"Deployment\",in_namespace=\"\",selector=\"innkeeper.dev/plugin=web\",shards=\"0,2\"}";
     for (name, value) in [
         ("synced", "1"),
         ("objects", "3"),

@@ -7,7 +7,7 @@
 use std::{collections::BTreeSet, fmt, num::NonZeroU8};
 
 /// The number of shards, 1 to 64; the default is 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Shards(NonZeroU8);
 
 /// A shard's index, below the number of shards.
@@ -69,10 +69,14 @@ impl Shards {
     }
 
     fn of_hash(self, hash: u64) -> Shard {
-        // The largest index whose range starts at or below the hash. Not `hash * count / 2^64`: with a count that is not
-        // a power of two, a rounded start would belong to the range before.
-        let last = self.all().rfind(|shard| self.start(*shard) <= hash);
-        last.unwrap_or(Shard::LEADER)
+        let product = u128::from(hash) * u128::from(self.get());
+        let index = usize::try_from(product >> 64).unwrap_or_default();
+        // With a count that is not a power of two, starts are rounded down: the hash may be the start of the next range.
+        [index + 1, index]
+            .into_iter()
+            .filter_map(|index| self.at(index))
+            .find(|shard| self.start(*shard) <= hash)
+            .unwrap_or(Shard::LEADER)
     }
 
     /// Returns the first hash of a shard's range, and the first one behind it; none for the last range, which includes

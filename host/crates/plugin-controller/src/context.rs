@@ -154,7 +154,7 @@ pub(crate) fn id_of(name: &PluginName) -> ObjectId {
 pub(crate) async fn observe(registration: &Registration, id: &ObjectId) -> Result<Object, Next> {
     match registration.observe(id).await {
         Observed::Ready(observation) => Ok(observation.parent),
-        Observed::Gone => Err(Next::Forget),
+        Observed::Gone | Observed::NotHeld => Err(Next::Forget),
         Observed::Behind { until } => Err(Next::AwaitOwnWrites(
             until.saturating_duration_since(Instant::now()),
         )),

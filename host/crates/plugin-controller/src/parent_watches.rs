@@ -47,7 +47,7 @@ impl ParentWatches {
     }
 }
 
-/// Returns the interest in parents alone.
+/// Returns the interest in parents alone, of all shards.
 pub(super) fn parents_of(plugin: PluginName, parent: Gvk) -> Interest {
     Interest {
         plugin,
@@ -56,6 +56,7 @@ pub(super) fn parents_of(plugin: PluginName, parent: Gvk) -> Interest {
         reads: Vec::new(),
         selector: Selector::default(),
         field_managers: BTreeSet::new(),
+        all_shards: true,
         namespace_max: CacheSize::UNBOUNDED,
     }
 }

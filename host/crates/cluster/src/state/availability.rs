@@ -1,18 +1,18 @@
 //! Decides whether a kind is usable, which kinds passes wait for, and which optional ones they run without.
 
-use std::{collections::BTreeSet, iter, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, iter, time::Duration};
 
-use innkeeper_model::{Access, Gvk};
+use innkeeper_model::{Access, Gvk, Shard, ShardSet};
 use tokio::time::Instant;
 
 use super::{
     SlotId, SubscriberId, WatchSlot, WatchTable,
-    namespace_watch::NamespaceWatch,
     table::{Role, SubscriberWatches},
 };
 use crate::{
     interest::{ChildInterest, Waiting, Why},
     report::WatchStatus,
+    section::{Section, shards_text},
     wire::selector_text,
 };
 
@@ -20,19 +20,11 @@ use crate::{
 /// starting API server refuses lists for some seconds.
 pub(super) const OPTIONAL_KIND_WAIT: Duration = Duration::from_secs(5);
 
-/// The parents that are blocked together: those of one namespace, or all if the host is not limited to namespaces.
-pub(super) type NamespaceScope = Option<Arc<str>>;
-
 /// Returns true if passes run without an unusable kind: it is optional, and waiting does not or did not help.
-fn is_left_out(
-    child: &ChildInterest,
-    slot: &WatchSlot,
-    why: &Why,
-    namespace: Option<&str>,
-) -> bool {
+fn is_left_out(child: &ChildInterest, slot: &WatchSlot, why: &Why, section: &Section) -> bool {
     // A plugin without such children has none to prune by mistake, so its passes do not wait.
     let has_waited = || {
-        slot.watches_in(namespace)
+        slot.watches_in(section)
             .filter_map(|watch| watch.failing_since)
             .min()
             .is_some_and(|since| !child.recorded || since.elapsed() >= OPTIONAL_KIND_WAIT)
@@ -40,18 +32,18 @@ fn is_left_out(
     !child.required && (why.is_lasting() || matches!(why, Why::Failing { .. }) && has_waited())
 }
 
-/// The time since which parents in a namespace, or any parents, are blocked.
-fn blocked_since(slot: &WatchSlot, namespace: Option<&str>) -> Option<Instant> {
+/// The time since which parents in a section are blocked.
+fn blocked_since(slot: &WatchSlot, section: &Section) -> Option<Instant> {
     // The requests that block them come first.
-    slot.watches_in(namespace)
-        .map(|watch| (watch.why().is_none(), watch.since))
+    slot.watches_in(section)
+        .map(|watch| (watch.why(section).is_none(), watch.since))
         .min()
         .map(|(_, since)| since)
 }
 
 impl WatchTable {
-    /// Why a watch is not usable for a namespace, if it is not.
-    pub(super) fn why(&self, slot: &WatchSlot, namespace: Option<&str>) -> Option<Why> {
+    /// Why a watch is not usable for a section, if it is not.
+    pub(super) fn why(&self, slot: &WatchSlot, section: &Section) -> Option<Why> {
         if self.kinds.is_none() {
             return Some(Why::Discovering);
         }
@@ -61,7 +53,12 @@ impl WatchTable {
         if slot.form() == Access::Hash && self.hash_key.is_none() {
             return Some(Why::HashKeyMissing);
         }
-        slot.watches_in(namespace).find_map(NamespaceWatch::why)
+        let mut watches = slot.watches_in(section).peekable();
+        // Nothing is known, which must not look as if nothing existed.
+        if !self.shards.is_one() && watches.peek().is_none() {
+            return Some(Why::NotHeld);
+        }
+        watches.find_map(|watch| watch.why(section))
     }
 
     /// Returns true if the host watches a namespace.
@@ -71,14 +68,10 @@ impl WatchTable {
             .is_none_or(|names| names.iter().any(|name| **name == *namespace))
     }
 
-    /// Returns the kinds that block every pass; with a namespace, the passes there.
+    /// Returns the kinds that block passes in a section; for the whole, those that block any.
     ///
-    /// Leaves out optional kinds that the cluster does not serve or that the host cannot read.
-    pub(crate) fn waiting(
-        &self,
-        subscriber_id: SubscriberId,
-        namespace: Option<&str>,
-    ) -> Vec<Waiting> {
+    /// Leaves out optional kinds that the cluster does not serve or that the host cannot read, and kinds without requests.
+    pub(crate) fn waiting(&self, subscriber_id: SubscriberId, section: &Section) -> Vec<Waiting> {
         let Some(SubscriberWatches {
             interest,
             parent,
@@ -94,9 +87,9 @@ impl WatchTable {
         iter::once((parent, &interest.parent, None))
             .chain(children)
             .filter_map(|(slot, kind, child)| {
-                let (slot, wait) = self.wait_for(*slot, kind, namespace)?;
+                let (slot, wait) = self.wait_for(*slot, kind, section)?;
                 let is_blocking =
-                    !child.is_some_and(|child| is_left_out(child, slot, &wait.why, namespace));
+                    !child.is_some_and(|child| is_left_out(child, slot, &wait.why, section));
                 is_blocking.then_some(wait)
             })
             .collect()
@@ -106,17 +99,17 @@ impl WatchTable {
     pub(crate) fn unreadable(
         &self,
         subscriber_id: SubscriberId,
-        namespace: Option<&str>,
+        section: &Section,
     ) -> Vec<Waiting> {
         self.by_subscriber
             .get(&subscriber_id)
             .into_iter()
             .flat_map(|watches| &watches.children)
             .filter_map(|(child, slot)| {
-                let (slot, wait) = self.wait_for(*slot, &child.kind, namespace)?;
+                let (slot, wait) = self.wait_for(*slot, &child.kind, section)?;
                 // A kind that is not served has no objects that a pass could miss.
                 let is_unreadable =
-                    wait.why != Why::NotServed && is_left_out(child, slot, &wait.why, namespace);
+                    wait.why != Why::NotServed && is_left_out(child, slot, &wait.why, section);
                 is_unreadable.then_some(wait)
             })
             .collect()
@@ -126,13 +119,13 @@ impl WatchTable {
         &self,
         slot: SlotId,
         kind: &Gvk,
-        namespace: Option<&str>,
+        section: &Section,
     ) -> Option<(&WatchSlot, Waiting)> {
         let slot = self.get(slot)?;
         let wait = Waiting {
             kind: kind.clone(),
-            why: self.why(slot, namespace)?,
-            since: blocked_since(slot, namespace)?,
+            why: self.why(slot, section)?,
+            since: blocked_since(slot, section)?,
         };
         Some((slot, wait))
     }
@@ -141,7 +134,7 @@ impl WatchTable {
     pub(super) fn is_listing(&self, subscriber_id: SubscriberId) -> bool {
         self.slots_of(subscriber_id)
             .into_iter()
-            .filter_map(|id| self.why(self.get(id)?, None))
+            .filter_map(|id| self.why(self.get(id)?, &Section::Whole))
             .any(|why| matches!(why, Why::Discovering | Why::Listing | Why::Unchecked))
     }
 
@@ -155,50 +148,47 @@ impl WatchTable {
             .collect()
     }
 
-    /// Returns the scopes whose parents may have objects in a namespace.
-    pub(super) fn scopes_with(&self, namespace: Option<&Arc<str>>) -> BTreeSet<NamespaceScope> {
-        let is_concerned = |scope: &NamespaceScope| {
-            // Cluster-scoped parents may have objects in every namespace.
-            scope
-                .as_ref()
-                .zip(namespace)
-                .is_none_or(|(scope, namespace)| scope == namespace)
-        };
-        self.scopes().filter(is_concerned).collect()
+    /// Returns the scopes whose parents may have objects in a section.
+    pub(super) fn scopes_with(&self, section: &Section) -> BTreeSet<Section> {
+        // Cluster-scoped parents may have objects in every namespace.
+        let scopes = self.scopes().into_iter();
+        scopes.filter(|scope| scope.overlaps(section)).collect()
     }
 
     /// The scopes in which passes have all that they need.
-    pub(super) fn ready_scopes(&self, subscriber_id: SubscriberId) -> BTreeSet<NamespaceScope> {
-        self.scopes()
-            .filter(|scope| self.waiting(subscriber_id, scope.as_deref()).is_empty())
-            .collect()
+    pub(super) fn ready_scopes(&self, subscriber_id: SubscriberId) -> BTreeSet<Section> {
+        let is_ready = |scope: &Section| self.waiting(subscriber_id, scope).is_empty();
+        self.scopes().into_iter().filter(is_ready).collect()
     }
 
-    fn scopes(&self) -> impl Iterator<Item = NamespaceScope> {
+    /// The scopes: parents that are blocked together. Those of one namespace or shard, or all if the host has neither.
+    fn scopes(&self) -> Vec<Section> {
+        let mut scopes: Vec<Section> = if let Some(names) = self.namespaces.as_deref() {
+            names.iter().cloned().map(Section::Namespace).collect()
+        } else {
+            let scope = |shard: &Shard| Section::Shards(self.shards, ShardSet::from([*shard]));
+            self.held.iter().map(scope).collect()
+        };
         // Cluster-scoped parents are in no namespace, so they have a scope to themselves.
-        self.namespaces
-            .as_deref()
-            .unwrap_or_default()
-            .iter()
-            .cloned()
-            .map(Some)
-            .chain([None])
+        scopes.push(Section::Whole);
+        scopes
     }
 
     /// Returns each request's status.
     pub(crate) fn statuses(&self) -> Vec<WatchStatus> {
         let mut statuses = Vec::new();
         for slot in self.slots.values() {
-            for watch in &slot.namespace_watches {
-                let namespace = watch.namespace.as_deref();
-                let size = slot.store.size_of(namespace);
+            for watch in &slot.section_watches {
+                let section = &watch.section;
+                let size = slot.store.size_in(section);
                 statuses.push(WatchStatus {
                     kind: slot.key.kind.clone(),
-                    namespace: namespace.map(str::to_owned),
+                    namespace: section.namespace().map(ToString::to_string),
+                    shards: section.shards().map(shards_text),
                     selector: selector_text(&slot.key.selector),
                     users: slot.users().count(),
-                    why: self.why(slot, namespace),
-                    is_awaited: self.is_awaited(slot, namespace),
+                    why: self.why(slot, section),
+                    is_awaited: self.is_awaited(slot, section),
                     objects: size.all().objects,
                     bytes: size.whole.bytes,
                     version: watch.version,
@@ -212,8 +202,8 @@ impl WatchTable {
     }
 
     /// Returns true if a registration waits for an unusable watch.
-    fn is_awaited(&self, slot: &WatchSlot, namespace: Option<&str>) -> bool {
-        let Some(why) = self.why(slot, namespace) else {
+    fn is_awaited(&self, slot: &WatchSlot, section: &Section) -> bool {
+        let Some(why) = self.why(slot, section) else {
             return false;
         };
         slot.users().any(|(subscriber_id, role)| {
@@ -224,7 +214,7 @@ impl WatchTable {
                 .into_iter()
                 .flat_map(|watches| &watches.children)
                 .find(|(child, _)| child.kind == slot.key.kind)
-                .is_none_or(|(child, _)| !is_left_out(child, slot, &why, namespace))
+                .is_none_or(|(child, _)| !is_left_out(child, slot, &why, section))
         })
     }
 }

@@ -13,7 +13,7 @@ use innkeeper_model::{Gvk, ObjectId, Uid};
 
 use super::{
     SlotId, SubscriberId, TaskId, WatchSlot, WatchTable, id_of,
-    namespace_watch::{Health, NamespaceWatch},
+    section_watch::{Health, SectionWatch},
     table::Role,
 };
 use crate::{
@@ -64,10 +64,16 @@ impl WatchTable {
         let Some(slot) = self.get(id) else {
             return Vec::new();
         };
+        let watch = slot.watch_at(Some(&stored.namespace));
+        // The request still sends objects of a shard that is no longer held.
+        if watch.is_none() && !self.shards.is_one() {
+            return Vec::new();
+        }
+        let listing = watch.map(|watch| watch.listing).unwrap_or_default();
         let stored = self.fit(slot, stored);
         self.slots
             .get_mut(&id)
-            .map_or_else(Vec::new, |slot| slot.store.put(stored))
+            .map_or_else(Vec::new, |slot| slot.store.put(stored, listing))
     }
 
     /// Drops a listed object's text if it would not be cached now.
@@ -212,15 +218,14 @@ impl WatchTable {
 
     /// Returns true if a watch's first list has to wait for the parents' list: without them, every child would be
     /// listed a second time.
-    pub(super) fn awaits_parents(&self, slot: &WatchSlot, watch: &NamespaceWatch) -> bool {
+    pub(super) fn awaits_parents(&self, slot: &WatchSlot, watch: &SectionWatch) -> bool {
         let is_listing = |parents: &WatchSlot| {
             parents.served.is_some()
-                && parents.namespace_watches.iter().any(|parent| {
-                    let namespaces = parent.namespace.as_ref().zip(watch.namespace.as_ref());
+                && parents.section_watches.iter().any(|parent| {
                     // Not for parents that cannot be listed: another parent kind may share the children.
                     parent.lists == 0
                         && parent.health == Health::Listing(None)
-                        && namespaces.is_none_or(|(parent, child)| parent == child)
+                        && parent.section.overlaps(&watch.section)
                 })
         };
         let mut parents = slot.parents.iter().flatten();
@@ -242,7 +247,7 @@ impl WatchTable {
         let is_complete = parents
             .iter()
             .filter_map(|parent| self.get(*parent))
-            .flat_map(|parent| &parent.namespace_watches)
+            .flat_map(|parent| &parent.section_watches)
             .all(|watch| watch.lists > 0);
         let mut has_missing = false;
         let mut unowned = Vec::new();

@@ -2,12 +2,12 @@
 //!
 //! Pure: reads the watches and returns parents, without queueing any.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
 
 use innkeeper_model::ObjectId;
 
 use super::{Reader, Role, WatchSlot, WatchTable, id_of, key_of, table::SubscriberWatches};
-use crate::{store::Change, stored::Stored, triggers::Cause};
+use crate::{section::Section, store::Change, stored::Stored, triggers::Cause};
 
 /// Returns the parents that a changed object concerns. Without a cause they do not see the change, but it may be an own
 /// write that they wait for.
@@ -39,7 +39,8 @@ pub(super) fn concerned(
             ),
             Role::Read => continue,
         };
-        for parent in parents {
+        let parents = parents.into_iter();
+        for parent in parents.filter(|id| table.sees(watches, id.namespace.as_deref())) {
             concerned.push((Reader::new(subscriber_id, parent), cause));
         }
     }
@@ -49,13 +50,9 @@ pub(super) fn concerned(
     concerned
 }
 
-/// Returns the parents whose reads depend on a kind that became usable or unusable in a namespace, or in all.
-pub(super) fn kind_readers(
-    table: &WatchTable,
-    slot: &WatchSlot,
-    namespace: Option<&Arc<str>>,
-) -> Vec<Reader> {
-    if table.why(slot, namespace.map(|name| &**name)).is_none() {
+/// Returns the parents whose reads depend on a kind that became usable or unusable in a section.
+pub(super) fn kind_readers(table: &WatchTable, slot: &WatchSlot, section: &Section) -> Vec<Reader> {
+    if table.why(slot, section).is_none() {
         // All other readers are triggered by the objects that they see.
         slot.subscriptions.waiting().cloned().collect()
     } else {

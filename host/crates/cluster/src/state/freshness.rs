@@ -1,15 +1,16 @@
 //! Freshness checks: a watch may be behind another process's writes. Until the check passes, it counts as not listed.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use innkeeper_model::{Access, ResourceVersion, Uid};
 use tokio::time::Instant;
 
 use super::{
     CacheState, SlotId, WatchTable,
-    namespace_watch::{Health, NamespaceWatch},
+    section_watch::{Health, SectionWatch},
 };
 use crate::{
+    section::Section,
     store::{ObjectKey, Store},
     wire::WatchTarget,
 };
@@ -17,8 +18,8 @@ use crate::{
 /// A kind's objects with their versions, as a quorum shows them.
 pub(crate) type Contents = BTreeMap<ObjectKey, (Uid, ResourceVersion)>;
 
-/// A watch of one namespace, whichever task writes to it.
-pub(crate) type UncheckedWatch = (SlotId, Option<Arc<str>>);
+/// The watch of one section, whichever task writes to it.
+pub(crate) type UncheckedWatch = (SlotId, u64);
 
 /// The next step of a freshness check.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,16 +33,21 @@ pub(crate) enum FreshnessCheck {
 }
 
 impl WatchTable {
-    fn require_freshness_checks(&mut self, now: Instant) {
+    pub(super) fn require_freshness_checks(&mut self, section: &Section, now: Instant) {
         for slot in self.slots.values_mut() {
             let is_reshaped = slot.store.len() > 0;
-            for watch in &mut slot.namespace_watches {
+            let watches = slot.section_watches.iter_mut();
+            for watch in watches.filter(|watch| watch.section.overlaps(section)) {
                 // A first list in progress may have begun before the other process's last write.
                 if watch.version == ResourceVersion::default() {
                     self.count += 1;
                     watch.restart(self.count, is_reshaped, now);
                 } else {
-                    watch.is_unchecked = true;
+                    let unchecked = watch.unchecked.take();
+                    watch.unchecked = Some(match unchecked {
+                        Some(unchecked) => unchecked.and(section.clone()),
+                        None => section.clone(),
+                    });
                     watch.since = now;
                 }
             }
@@ -52,9 +58,9 @@ impl WatchTable {
     pub(crate) fn unchecked(&self) -> Vec<UncheckedWatch> {
         let mut unchecked = Vec::new();
         for (id, slot) in &self.slots {
-            for watch in &slot.namespace_watches {
-                if watch.is_unchecked {
-                    unchecked.push((*id, watch.namespace.clone()));
+            for watch in &slot.section_watches {
+                if watch.unchecked.is_some() {
+                    unchecked.push((*id, watch.id));
                 }
             }
         }
@@ -62,28 +68,32 @@ impl WatchTable {
     }
 
     /// The next step of a watch's freshness check.
-    pub(crate) fn freshness_check(&self, (id, namespace): &UncheckedWatch) -> FreshnessCheck {
+    pub(crate) fn freshness_check(&self, (id, number): &UncheckedWatch) -> FreshnessCheck {
         let Some(slot) = self.get(*id) else {
             return FreshnessCheck::Passed;
         };
-        let mut watches = slot.namespace_watches.iter();
-        match watches.find(|watch| watch.namespace == *namespace) {
-            Some(watch) if watch.is_unchecked => match slot.target(watch, Access::Metadata) {
-                Some(target) if watch.health == Health::Synced => FreshnessCheck::Compare(target),
-                _ => FreshnessCheck::NotListed,
-            },
+        let mut watches = slot.section_watches.iter();
+        match watches.find(|watch| watch.id == *number) {
+            Some(watch) if watch.unchecked.is_some() => {
+                match slot.target(watch, Access::Metadata) {
+                    Some(target) if watch.health == Health::Synced => {
+                        FreshnessCheck::Compare(target)
+                    }
+                    _ => FreshnessCheck::NotListed,
+                }
+            }
             _ => FreshnessCheck::Passed,
         }
     }
 }
 
 impl CacheState {
-    /// Requires a freshness check of every watch. A watch without any version restarts instead: the first list comes
+    /// Requires a freshness check of every watch in a section. A watch without any version restarts instead: the first list comes
     /// from a quorum, so it needs no check. The same holds for later watches.
-    pub(crate) fn require_freshness_checks(&mut self, now: Instant) {
-        self.table.require_freshness_checks(now);
+    pub(crate) fn require_freshness_checks(&mut self, section: &Section, now: Instant) {
+        self.table.require_freshness_checks(section, now);
         for id in self.table.ids() {
-            self.kind_changed(id, None);
+            self.kind_changed(id, section);
         }
     }
 
@@ -104,7 +114,7 @@ impl CacheState {
     ) -> bool {
         self.pass_check(unchecked, |watch, store| {
             let mut objects = contents.iter();
-            store.size_of(watch.namespace.as_deref()).all().objects == contents.len()
+            store.size_in(&watch.section).all().objects == contents.len()
                 && objects.all(|(key, (uid, version))| {
                     store
                         .get(key)
@@ -116,16 +126,16 @@ impl CacheState {
     /// Passes the check if the watch is synced and current; a watch that is gone needs no check.
     fn pass_check(
         &mut self,
-        (id, namespace): &UncheckedWatch,
-        is_current: impl FnOnce(&NamespaceWatch, &Store) -> bool,
+        (id, number): &UncheckedWatch,
+        is_current: impl FnOnce(&SectionWatch, &Store) -> bool,
     ) -> bool {
-        let is_checked = |watch: &NamespaceWatch| watch.namespace == *namespace;
+        let is_checked = |watch: &SectionWatch| watch.id == *number;
         let Some((watch, store)) = self.table.watch_where(*id, is_checked) else {
             return true;
         };
         let has_passed = watch.health == Health::Synced && is_current(watch, store);
-        if has_passed && std::mem::take(&mut watch.is_unchecked) {
-            self.kind_changed(*id, namespace.as_ref());
+        if has_passed && let Some(section) = watch.unchecked.take() {
+            self.kind_changed(*id, &section);
         }
         has_passed
     }

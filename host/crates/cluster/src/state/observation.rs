@@ -4,12 +4,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use innkeeper_model::{Access, GroupKind, Object, ObjectId, child_order};
 
-use super::{
-    MissingTexts, SubscriberId, WatchTable, availability::NamespaceScope, id_of, key_of,
-    table::SubscriberWatches,
-};
+use super::{MissingTexts, SubscriberId, WatchTable, id_of, key_of, table::SubscriberWatches};
 use crate::{
     present::object_of,
+    section::Section,
     store::{CacheSize, ObjectKey, Store},
 };
 
@@ -22,28 +20,36 @@ impl WatchTable {
             .any(|parent| parent.group == kind.group && parent.kind == kind.kind)
     }
 
-    /// All cached parents.
+    /// All cached parents that have passes.
     pub(crate) fn parents(&self, subscriber_id: SubscriberId) -> Vec<ObjectId> {
         self.parent_store(subscriber_id)
             .into_iter()
             .flat_map(|(watches, store)| {
                 let kind = watches.interest.parent.group_kind();
-                store.all(None).map(move |stored| id_of(&kind, stored))
+                let parents = store.all(None).map(move |stored| id_of(&kind, stored));
+                parents.filter(|parent| self.sees(watches, parent.namespace.as_deref()))
             })
             .collect()
     }
 
     /// The cached parents in a scope.
-    pub(super) fn parents_in(
-        &self,
-        subscriber_id: SubscriberId,
-        scope: &NamespaceScope,
-    ) -> Vec<ObjectId> {
+    pub(super) fn parents_in(&self, subscriber_id: SubscriberId, scope: &Section) -> Vec<ObjectId> {
         let mut parents = self.parents(subscriber_id);
-        if self.namespaces.is_some() {
-            parents.retain(|parent| parent.namespace == *scope);
+        if self.namespaces.is_some() || !self.shards.is_one() {
+            parents.retain(|parent| match &parent.namespace {
+                Some(namespace) => *scope != Section::Whole && scope.covers(namespace),
+                None => *scope == Section::Whole,
+            });
         }
         parents
+    }
+
+    /// Returns true if a registration has passes for the parents in a namespace; without a namespace, cluster-scoped
+    /// parents.
+    pub(crate) fn has_passes(&self, subscriber_id: SubscriberId, namespace: Option<&str>) -> bool {
+        self.by_subscriber
+            .get(&subscriber_id)
+            .is_none_or(|watches| self.sees(watches, namespace))
     }
 
     /// One parent.
@@ -69,13 +75,13 @@ impl WatchTable {
         };
         let mut missing = MissingTexts::default();
         let identity = parent.id().identity();
-        let namespace = parent.namespace.as_deref();
+        let section = Section::at(parent.namespace.as_ref());
         let mut children = Vec::new();
         for (child, slot) in &watches.children {
             // The plan neither writes nor prunes children of a kind that is not readable.
             let Some(slot) = self
                 .get(*slot)
-                .filter(|slot| self.why(slot, namespace).is_none())
+                .filter(|slot| self.why(slot, &section).is_none())
             else {
                 continue;
             };
@@ -109,7 +115,8 @@ impl WatchTable {
     ) -> Option<usize> {
         let watches = self.by_subscriber.get(&subscriber_id)?;
         let slot = self.get(watches.child(kind)?)?;
-        self.why(slot, None).is_none().then(|| slot.store.len())
+        let is_known = self.holds_all() && self.why(slot, &Section::Whole).is_none();
+        is_known.then(|| slot.store.len())
     }
 
     /// Returns the size of a plugin's children in a namespace, over all counted kinds; cluster-scoped children have the

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::{CacheState, Reader, SlotId, Subscribers, WatchSlot, WatchTable, key_of};
 use crate::{
+    section::Section,
     stored::{Shape, Stored},
     triggers::{Cause, Trigger},
 };
@@ -67,7 +68,7 @@ impl WriteExpectation {
         match &self.expected {
             ExpectedState::Version(version) => {
                 // The watch may be past the version without the object: deleted again, or without the label.
-                slot.namespace_watch_at(id.namespace.as_deref())
+                slot.watch_at(id.namespace.as_deref())
                     .is_some_and(|watch| watch.version >= *version)
                     || stored.is_some_and(|stored| stored.version >= *version)
             }
@@ -95,7 +96,10 @@ impl WatchTable {
     pub(crate) fn live_read(&self, reader: &Reader, id: &ObjectId) -> Option<LiveRead> {
         let slot_id = self.slot_of_write(reader, id)?;
         let slot = self.get(slot_id)?;
-        if self.why(slot, id.namespace.as_deref()).is_some() {
+        if self
+            .why(slot, &Section::at(id.namespace.as_ref()))
+            .is_some()
+        {
             return None;
         }
         Some(LiveRead {
@@ -258,7 +262,7 @@ impl CacheState {
             return false;
         };
         let version = response.version;
-        let watch = slot.namespace_watch_at(id.namespace.as_deref());
+        let watch = slot.watch_at(id.namespace.as_deref());
         let is_cached = slot.store.get(&key_of(id)).is_some();
         if !is_cached && watch.is_some_and(|watch| watch.version >= version) {
             // The watch is ahead of the response and has shown the object's end: no event would remove it again.

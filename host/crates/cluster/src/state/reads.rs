@@ -12,6 +12,7 @@ use innkeeper_model::{
 
 use super::{Reader, SlotId, SubscriberId, WatchSlot, WatchTable};
 use crate::{
+    section::Section,
     store::ObjectKey,
     stored::{Stored, project},
     subscriptions::{ListKey, Subscription},
@@ -256,9 +257,10 @@ impl WatchTable {
         }
         sources.sort();
         let is_unusable = |source: &&ReadSource| {
-            let is_usable = self
-                .get(source.watch)
-                .is_some_and(|slot| self.why(slot, source.namespace.as_deref()).is_none());
+            let is_usable = self.get(source.watch).is_some_and(|slot| {
+                self.why(slot, &Section::at(source.namespace.as_ref()))
+                    .is_none()
+            });
             // Even a full object can be shown as a hash only with a key.
             !is_usable || (source.access == Access::Hash && self.hash_key.is_none())
         };

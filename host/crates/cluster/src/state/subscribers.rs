@@ -9,8 +9,11 @@ use std::{
 use innkeeper_model::ObjectId;
 use tokio::{sync::Notify, time::Instant};
 
-use super::{Reader, SubscriberId, availability::NamespaceScope, own_writes::WriteExpectations};
-use crate::triggers::{HeldTriggers, Trigger, Triggers};
+use super::{Reader, SubscriberId, own_writes::WriteExpectations};
+use crate::{
+    section::Section,
+    triggers::{HeldTriggers, Trigger, Triggers},
+};
 
 /// The longest time that the first triggers wait for the first lists.
 ///
@@ -30,7 +33,7 @@ pub(super) struct Subscriber {
     /// Parents that wait for their own writes.
     pub(super) behind: BTreeSet<ObjectId>,
     /// The scopes in which passes have all that they need.
-    ready: BTreeSet<NamespaceScope>,
+    ready: BTreeSet<Section>,
     /// The end of the wait for the first lists; none when they are complete or the time has passed.
     held_until: Option<Instant>,
 }
@@ -116,8 +119,8 @@ impl Subscribers {
     pub(super) fn set_ready(
         &mut self,
         subscriber_id: SubscriberId,
-        ready: BTreeSet<NamespaceScope>,
-    ) -> BTreeSet<NamespaceScope> {
+        ready: BTreeSet<Section>,
+    ) -> BTreeSet<Section> {
         let Some(subscriber) = self.get_mut(subscriber_id) else {
             return BTreeSet::new();
         };
@@ -127,7 +130,7 @@ impl Subscribers {
     }
 
     /// Returns true if passes in a scope have all that they need.
-    pub(super) fn is_ready(&self, subscriber_id: SubscriberId, scope: &NamespaceScope) -> bool {
+    pub(super) fn is_ready(&self, subscriber_id: SubscriberId, scope: &Section) -> bool {
         self.get(subscriber_id)
             .is_some_and(|subscriber| subscriber.ready.contains(scope))
     }

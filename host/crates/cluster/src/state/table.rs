@@ -1,8 +1,8 @@
 //! One watch for each kind and selector, shared by all registrations that need it.
 //!
-//! A watch has one request for the whole cluster, or one for each namespace that the host is limited to. Their objects
-//! are in one store, but version, health and freshness belong to the request: an unreadable namespace blocks only the
-//! parents in it.
+//! A watch has one request for the whole cluster, or one for each section of it: a namespace that the host is limited to,
+//! or shards that it holds. Their objects are in one store, but version, health and freshness belong to the request: an
+//! unreadable namespace blocks only the parents in it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,14 +11,15 @@ use std::{
 
 use innkeeper_model::{
     Access, Expression, GroupKind, Gvk, HashKey, LABEL_PLUGIN, ReadKind, Resource, ResourceVersion,
-    Scope, Selector,
+    Selector, ShardSet, Shards,
 };
 use tokio::time::Instant;
 
-use super::{Reader, SubscriberId, namespace_watch::NamespaceWatch};
+use super::{Reader, SubscriberId, section_watch::SectionWatch};
 use crate::{
     discovery::ServedKinds,
     interest::{ChildInterest, Interest},
+    section::Section,
     store::{ObjectKey, Store},
     stored::{Shape, Stored},
     subscriptions::Subscriptions,
@@ -62,8 +63,8 @@ pub(crate) struct WatchSlot {
     /// The watches of the parents, if all users need only the children of these.
     pub(super) parents: Option<BTreeSet<SlotId>>,
     pub(super) served: Option<Resource>,
-    /// Never empty.
-    pub(super) namespace_watches: Vec<NamespaceWatch>,
+    /// Empty if no user needs an object, because the host does not hold the parents' shards.
+    pub(super) section_watches: Vec<SectionWatch>,
     pub(super) store: Store,
     pub(super) subscriptions: Subscriptions,
 }
@@ -84,29 +85,26 @@ impl WatchSlot {
         self.users.keys().copied()
     }
 
-    /// The request that covers a namespace.
-    pub(super) fn namespace_watch_at(&self, namespace: Option<&str>) -> Option<&NamespaceWatch> {
-        self.watches_in(namespace).next()
+    /// The request that covers a namespace; without a namespace, the one for cluster-scoped objects.
+    pub(super) fn watch_at(&self, namespace: Option<&str>) -> Option<&SectionWatch> {
+        let namespace = namespace.unwrap_or_default();
+        self.section_watches
+            .iter()
+            .find(|watch| watch.section.covers(namespace))
     }
 
-    /// The requests that cover a namespace; without a namespace, all.
-    pub(super) fn watches_in(
-        &self,
-        namespace: Option<&str>,
-    ) -> impl Iterator<Item = &NamespaceWatch> {
-        self.namespace_watches
+    /// The requests that may show objects in a section.
+    pub(super) fn watches_in(&self, section: &Section) -> impl Iterator<Item = &SectionWatch> {
+        self.section_watches
             .iter()
-            .filter(move |watch| match (&watch.namespace, namespace) {
-                (Some(watched), Some(namespace)) => **watched == *namespace,
-                _ => true,
-            })
+            .filter(|watch| watch.section.overlaps(section))
     }
 
     /// The target of a request in a form; none while the kind is not served.
-    pub(super) fn target(&self, watch: &NamespaceWatch, form: Access) -> Option<WatchTarget> {
+    pub(super) fn target(&self, watch: &SectionWatch, form: Access) -> Option<WatchTarget> {
         Some(WatchTarget {
             served: self.served.clone()?,
-            namespace: watch.namespace.clone(),
+            section: watch.section.clone(),
             selector: self.key.selector.clone(),
             form,
         })
@@ -172,6 +170,11 @@ pub(crate) struct WatchTable {
     pub(super) kinds: Option<ServedKinds>,
     /// The namespaces that the host is limited to.
     pub(super) namespaces: Option<Arc<[Arc<str>]>>,
+    pub(super) shards: Shards,
+    /// The shards whose parents the host serves; a single one needs no entry.
+    pub(super) held: ShardSet,
+    /// True if the API server selects objects by shard; none before the first list of a shard.
+    pub(crate) selects: Option<bool>,
     pub(super) hash_key: Option<HashKey>,
     pub(super) slots: BTreeMap<SlotId, WatchSlot>,
     pub(super) by_subscriber: BTreeMap<SubscriberId, SubscriberWatches>,
@@ -179,9 +182,10 @@ pub(crate) struct WatchTable {
 }
 
 impl WatchTable {
-    pub(super) fn new(namespaces: Option<Arc<[Arc<str>]>>) -> Self {
+    pub(super) fn new(namespaces: Option<Arc<[Arc<str>]>>, shards: Shards) -> Self {
         Self {
             namespaces,
+            shards,
             ..Self::default()
         }
     }
@@ -213,19 +217,14 @@ impl WatchTable {
     }
 
     /// Adds a registration; [`settle`](Self::settle) must follow for the watches.
-    pub(super) fn add_interest(&mut self, interest: Interest, now: Instant) -> SubscriberId {
+    pub(super) fn add_interest(&mut self, interest: Interest) -> SubscriberId {
         let subscriber_id = SubscriberId(self.next_number());
-        self.acquire(subscriber_id, interest, now);
+        self.acquire(subscriber_id, interest);
         subscriber_id
     }
 
     /// Acquires every watch that an interest needs; [`settle`](Self::settle) must follow.
-    pub(super) fn acquire(
-        &mut self,
-        subscriber_id: SubscriberId,
-        interest: Interest,
-        now: Instant,
-    ) {
+    pub(super) fn acquire(&mut self, subscriber_id: SubscriberId, interest: Interest) {
         let mut acquire = |kind: &Gvk, selector: &Selector, role, access| {
             let managers = match role {
                 Role::Child => interest.field_managers.clone(),
@@ -233,7 +232,7 @@ impl WatchTable {
                 Role::Parent | Role::Read => BTreeSet::new(),
             };
             let need = Need { access, managers };
-            self.acquire_slot(kind, selector, (subscriber_id, role), need, now)
+            self.acquire_slot(kind, selector, (subscriber_id, role), need)
         };
         let parent = acquire(
             &interest.parent,
@@ -283,13 +282,13 @@ impl WatchTable {
     }
 
     /// Acquires a metadata watch for the host itself; [`settle`](Self::settle) must follow.
-    pub(super) fn acquire_metadata(&mut self, kind: &Gvk, now: Instant) -> SlotId {
+    pub(super) fn acquire_metadata(&mut self, kind: &Gvk) -> SlotId {
         let user = (SubscriberId(self.next_number()), Role::Read);
         let need = Need {
             access: Access::Metadata,
             managers: BTreeSet::new(),
         };
-        self.acquire_slot(kind, &Selector::default(), user, need, now)
+        self.acquire_slot(kind, &Selector::default(), user, need)
     }
 
     fn acquire_slot(
@@ -298,7 +297,6 @@ impl WatchTable {
         selector: &Selector,
         user: (SubscriberId, Role),
         need: Need,
-        now: Instant,
     ) -> SlotId {
         let key = WatchKey {
             kind: kind.clone(),
@@ -315,7 +313,7 @@ impl WatchTable {
             managers: Arc::new(need.managers.clone()),
             users: BTreeMap::from([(user, vec![need])]),
             parents: None,
-            namespace_watches: self.namespace_watches(served.as_ref(), now),
+            section_watches: Vec::new(),
             served,
             store: Store::default(),
             subscriptions: Subscriptions::default(),
@@ -371,28 +369,10 @@ impl WatchTable {
             return;
         };
         let is_reshaped = slot.store.len() > 0;
-        for watch in &mut slot.namespace_watches {
+        for watch in &mut slot.section_watches {
             self.count += 1;
             watch.restart(self.count, is_reshaped, now);
         }
-    }
-
-    /// Creates a watch's requests.
-    pub(super) fn namespace_watches(
-        &mut self,
-        served: Option<&Resource>,
-        now: Instant,
-    ) -> Vec<NamespaceWatch> {
-        let is_namespaced = served.is_some_and(|kind| kind.scope == Scope::Namespaced);
-        // An unknown kind gets one request, which `serve` replaces before a task can use it.
-        let namespaces = match self.namespaces.as_deref() {
-            Some(names) if is_namespaced => names.iter().cloned().map(Some).collect(),
-            _ => vec![None],
-        };
-        namespaces
-            .into_iter()
-            .map(|namespace| NamespaceWatch::new(namespace, self.next_number(), now))
-            .collect()
     }
 
     /// Returns the last seen version of a cluster-scoped object whose kind is watched without a selector.

@@ -6,6 +6,7 @@ mod observation;
 mod own_writes;
 mod reads;
 mod registrations;
+mod shards;
 mod watch_events;
 
 use innkeeper_model::{Access, ReadFailure, ReadScope, ResourceVersion};
@@ -13,9 +14,4 @@ use serde_json::{Value, json};
 
 use self::harness::*;
 use super::*;
-use crate::{
-    interest::Why,
-    machine::Since,
-    store::CacheSize,
-    stored::{Shape, keep},
-};
+use crate::{interest::Why, machine::Since, section::Section, store::CacheSize};

@@ -1,17 +1,18 @@
 //! Input from discovery and the watch tasks, and the tasks that should run.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use innkeeper_model::{Access, Resource, ResourceVersion, error_chain};
 use tokio::time::Instant;
 
 use super::{
     CacheState, SlotId, WatchTable,
-    namespace_watch::{Health, NamespaceWatch},
+    section_watch::{Health, SectionWatch},
 };
 use crate::{
     discovery::ServedKinds,
     machine::{Since, WatchStep},
+    section::Section,
     store::{Change, ObjectKey, Store},
     stored::{Shape, Stored},
     wire::{WatchTarget, WireFailure},
@@ -46,18 +47,23 @@ impl WatchTable {
             if slot.form() == Access::Hash && self.hash_key.is_none() {
                 continue;
             }
-            for watch in &slot.namespace_watches {
+            for watch in &slot.section_watches {
                 let Some(target) = slot.target(watch, slot.form()) else {
                     continue;
                 };
                 if self.awaits_parents(slot, watch) {
                     continue;
                 }
-                let since = Since::last_seen(watch.version);
+                let from = watch.version;
+                let since = Since::last_seen(from);
                 let task = TaskSpec {
                     target,
                     shape: self.shape(slot, slot.form()),
-                    first: WatchStep::List { since, paged: true },
+                    first: match watch.health {
+                        // Also the first step of a task that goes on for several others.
+                        Health::Synced => WatchStep::Watch { from },
+                        _ => WatchStep::List { since, paged: true },
+                    },
                 };
                 tasks.insert((*id, watch.generation), task);
             }
@@ -87,35 +93,39 @@ impl WatchTable {
         if is_older && since != Since::Now {
             return Err(Stale::WentBack);
         }
-        store.begin_list(watch.namespace.as_ref(), is_older || watch.is_reshaped);
+        watch.listing = store.begin_list(is_older || watch.is_reshaped);
         Ok(())
     }
 
     /// Sets how the cluster serves a watched kind. Returns the removed objects if the watch gets new requests, and none
     /// if the requests stay.
     fn serve(&mut self, id: SlotId, served: Option<Resource>, now: Instant) -> Option<Vec<Change>> {
-        let watches = self.namespace_watches(served.as_ref(), now);
+        let scope = |served: &Option<Resource>| served.as_ref().map(|kind| kind.scope);
         let slot = self.slots.get_mut(&id)?;
-        let namespaces = |watches: &[NamespaceWatch]| -> Vec<Option<Arc<str>>> {
-            watches
-                .iter()
-                .map(|watch| watch.namespace.clone())
-                .collect()
-        };
-        let is_moved = namespaces(&slot.namespace_watches) != namespaces(&watches);
+        let is_moved = scope(&slot.served) != scope(&served);
         slot.served = served;
         // Versions and objects of other namespaces say nothing about the new requests.
-        (slot.served.is_none() || is_moved).then(|| {
-            slot.namespace_watches = watches;
+        let removed = is_moved.then(|| {
+            slot.section_watches.clear();
             slot.store.clear()
-        })
+        });
+        self.arrange(id, now);
+        removed
+    }
+
+    /// The objects that a task requests now.
+    pub(crate) fn target(&self, (id, generation): TaskId) -> Result<WatchTarget, Stale> {
+        let target = || {
+            let slot = self.get(id)?;
+            let mut watches = slot.section_watches.iter();
+            let watch = watches.find(|watch| watch.generation == generation)?;
+            slot.target(watch, slot.form())
+        };
+        target().ok_or(Stale::Superseded)
     }
 
     /// Returns the watch and store that a task may write to.
-    fn task(
-        &mut self,
-        (id, generation): TaskId,
-    ) -> Result<(&mut NamespaceWatch, &mut Store), Stale> {
+    fn task(&mut self, (id, generation): TaskId) -> Result<(&mut SectionWatch, &mut Store), Stale> {
         // An aborted task may still be about to write a last result.
         self.watch_where(id, |watch| watch.generation == generation)
             .ok_or(Stale::Superseded)
@@ -125,11 +135,11 @@ impl WatchTable {
     pub(super) fn watch_where(
         &mut self,
         id: SlotId,
-        is_wanted: impl Fn(&NamespaceWatch) -> bool,
-    ) -> Option<(&mut NamespaceWatch, &mut Store)> {
+        is_wanted: impl Fn(&SectionWatch) -> bool,
+    ) -> Option<(&mut SectionWatch, &mut Store)> {
         let slot = self.slots.get_mut(&id)?;
         let watch = slot
-            .namespace_watches
+            .section_watches
             .iter_mut()
             .find(|watch| is_wanted(watch))?;
         Some((watch, &mut slot.store))
@@ -170,10 +180,14 @@ impl CacheState {
             if let Some(removed) = self.table.serve(id, served, now) {
                 // Although a list follows: a parent must learn that it no longer sees children.
                 self.dispatch(id, &removed, false);
-                self.kind_changed(id, None);
+                self.kind_changed(id, &Section::Whole);
             } else {
                 self.restart(id, now);
             }
+        }
+        if has_affected {
+            // The scope of a parent kind may decide about its children's requests.
+            self.arrange(self.table.ids(), now);
         }
         has_affected
     }
@@ -199,7 +213,7 @@ impl CacheState {
         now: Instant,
     ) -> Result<(), Stale> {
         let (watch, store) = self.table.task(task)?;
-        let changes = store.end_list(watch.namespace.as_ref(), version);
+        let changes = store.end_list(&mut watch.listing, &watch.section, version);
         let was_synced = watch.health == Health::Synced;
         let is_first = watch.lists == 0;
         watch.version = version;
@@ -209,7 +223,7 @@ impl CacheState {
         watch.failing_since = None;
         watch.lists += 1;
         watch.set_health(Health::Synced, now);
-        let namespace = watch.namespace.clone();
+        let section = watch.section.clone();
         // After the new health is set: under this lock no pass can begin in between, and the readiness of the scopes
         // depends on it.
         self.dispatch(task.0, &changes, false);
@@ -221,7 +235,7 @@ impl CacheState {
             }
         }
         if !was_synced {
-            self.kind_changed(task.0, namespace.as_ref());
+            self.kind_changed(task.0, &section);
         }
         Ok(())
     }
@@ -287,8 +301,8 @@ impl CacheState {
                 self.recheck(subscriber_id);
             }
         } else {
-            let namespace = watch.namespace.clone();
-            self.kind_changed(task.0, namespace.as_ref());
+            let section = watch.section.clone();
+            self.kind_changed(task.0, &section);
         }
         Ok(())
     }

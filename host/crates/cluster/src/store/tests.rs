@@ -63,12 +63,12 @@ fn lines(changes: &[Change]) -> Vec<String> {
 }
 
 fn list(store: &mut Store, reset: bool, pods: &[Pod], version: u64) -> Vec<String> {
-    store.begin_list(None, reset);
+    let mut listing = store.begin_list(reset);
     let mut changes: Vec<Change> = pods
         .iter()
-        .flat_map(|pod| store.put(pod.stored()))
+        .flat_map(|pod| store.put(pod.stored(), listing))
         .collect();
-    changes.extend(store.end_list(None, ResourceVersion(version)));
+    changes.extend(store.end_list(&mut listing, &Section::Whole, ResourceVersion(version)));
     lines(&changes)
 }
 
@@ -90,8 +90,11 @@ fn a_relist_reports_vanished_and_replaced_objects() {
 #[test]
 fn an_older_state_never_replaces_a_newer_one() {
     let mut store = Store::default();
-    store.put(pod("a", 1, 10).stored());
-    assert_eq!(lines(&store.put(pod("a", 1, 9).stored())), [""; 0]);
+    store.put(pod("a", 1, 10).stored(), Listing::default());
+    assert_eq!(
+        lines(&store.put(pod("a", 1, 9).stored(), Listing::default())),
+        [""; 0]
+    );
     assert_eq!(
         store.remove(&ObjectKey::new("demo", "a"), ResourceVersion(9)),
         None
@@ -116,7 +119,7 @@ fn a_reset_takes_an_older_state_as_the_truth() {
 #[test]
 fn finds_by_every_index() {
     let mut store = Store::default();
-    store.put(pod("a", 1, 1).stored());
+    store.put(pod("a", 1, 1).stored(), Listing::default());
     store.put(
         Pod {
             owner: Some(2),
@@ -124,6 +127,7 @@ fn finds_by_every_index() {
             ..pod("b", 2, 2)
         }
         .stored(),
+        Listing::default(),
     );
     let names = |found: Vec<&Stored>| -> Vec<String> {
         found.iter().map(|stored| stored.name.to_string()).collect()
@@ -144,6 +148,7 @@ fn finds_by_every_index() {
             ..pod("a", 1, 3)
         }
         .stored(),
+        Listing::default(),
     );
     assert_eq!(store.labelled_count("app=web"), 0);
     assert_eq!(
@@ -231,7 +236,7 @@ proptest! {
         for step in steps {
             version += 1;
             let changes = match step {
-                Step::Put(pod) => store.put(Pod { version, ..pod }.stored()),
+                Step::Put(pod) => store.put(Pod { version, ..pod }.stored(), Listing::default()),
                 Step::Remove(name) => store
                     .remove(&ObjectKey::new("demo", name), ResourceVersion(version))
                     .into_iter()
@@ -248,12 +253,12 @@ proptest! {
                 Step::List(mut pods) => {
                     pods.sort_by_key(|pod| pod.name);
                     pods.dedup_by_key(|pod| pod.name);
-                    store.begin_list(None, false);
+                    let mut listing = store.begin_list(false);
                     let mut changes: Vec<Change> = Vec::new();
                     for pod in pods {
-                        changes.extend(store.put(Pod { version, ..pod }.stored()));
+                        changes.extend(store.put(Pod { version, ..pod }.stored(), listing));
                     }
-                    changes.extend(store.end_list(None, ResourceVersion(version)));
+                    changes.extend(store.end_list(&mut listing, &Section::Whole, ResourceVersion(version)));
                     changes
                 }
             };

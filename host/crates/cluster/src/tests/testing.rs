@@ -3,7 +3,7 @@
 use innkeeper_model::Gvk;
 
 use super::{
-    store::{ObjectKey, Store},
+    store::{Listing, ObjectKey, Store},
     stored::{Malformed, Shape, keep_fields},
     wire::{Line, LineKind},
 };
@@ -45,7 +45,7 @@ impl ObjectCache {
                 .into_iter()
                 .collect()
         } else {
-            self.store.put(stored)
+            self.store.put(stored, Listing::default())
         };
         Ok(changes.iter().any(super::store::Change::json_changed))
     }

@@ -80,7 +80,8 @@ fn observation(pass: &Pass<'_>, observed: Observed) -> Result<Observation, Box<S
     let skip = |reason| Err(Skipped::new(None, Box::new(reason)));
     match observed {
         Observed::Ready(observation) => Ok(observation),
-        Observed::Gone => skip(Skip::Gone),
+        // The host that holds the shard has the passes.
+        Observed::Gone | Observed::NotHeld => skip(Skip::Gone),
         Observed::Behind { until } => skip(Skip::AwaitOwnWrites { until }),
         Observed::NotReady { parent, waiting } => {
             Err(skip_unobserved(pass, parent, Skip::NotCached(waiting)))

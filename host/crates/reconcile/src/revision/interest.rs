@@ -64,6 +64,7 @@ pub(crate) fn interest<'a>(
         reads,
         selector: Selector::default(),
         field_managers,
+        all_shards: false,
         namespace_max: cache_limit(&newest.limits),
     }
 }

@@ -309,6 +309,7 @@ fn watch_state(watch: &WatchStatus) -> Value {
     json!({
         "kind": watch.kind.to_string(),
         "namespace": watch.namespace,
+        "shards": watch.shards,
         "selector": watch.selector,
         "users": watch.users,
         "problem": watch.why.as_ref().map(ToString::to_string),
@@ -369,6 +370,7 @@ fn watch_sample(watch: &WatchStatus) -> WatchSample {
         version: watch.kind.version.to_string(),
         kind: watch.kind.kind.to_string(),
         namespace: watch.namespace.clone().unwrap_or_default(),
+        shards: watch.shards.clone().unwrap_or_default(),
         selector: watch.selector.clone().unwrap_or_default(),
         synced: watch.why.is_none(),
         objects: watch.objects,

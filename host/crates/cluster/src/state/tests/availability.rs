@@ -118,7 +118,7 @@ fn an_optional_kind_that_cannot_be_listed_is_left_out() {
         let left_out = harness
             .state
             .table
-            .unreadable(harness.subscriber, Some("demo"));
+            .unreadable(harness.subscriber, &Section::Namespace("demo".into()));
         assert_eq!(harness.waiting().is_empty(), !waits, "{recorded} {age:?}");
         assert_eq!(left_out.is_empty(), waits, "{recorded} {age:?}");
         let triggered: &[&str] = if waits { &[] } else { &["web kind-changed"] };

@@ -14,6 +14,7 @@ use crate::{
     discovery::tests::kinds,
     interest::{ChildInterest, Why},
     machine::Since,
+    section::Section,
     store::CacheSize,
     stored::{Shape, keep},
 };
@@ -114,6 +115,7 @@ impl Harness {
             reads,
             selector: Selector::default(),
             field_managers: BTreeSet::new(),
+            all_shards: false,
             namespace_max: self.namespace_max,
         };
         self.subscriber = self
@@ -216,8 +218,9 @@ impl Harness {
 
     /// Returns the kinds that block every pass with the reasons, sorted by kind.
     pub(super) fn waiting(&self) -> Vec<(String, Why)> {
-        let waiting = self.state.table.waiting(self.subscriber, None).into_iter();
+        let waiting = self.state.table.waiting(self.subscriber, &Section::Whole);
         let mut kinds: Vec<_> = waiting
+            .into_iter()
             .map(|waiting| (waiting.kind.to_string(), waiting.why))
             .collect();
         kinds.sort_by(|one, other| one.0.cmp(&other.0));
@@ -353,6 +356,80 @@ impl Harness {
 
 pub(super) fn name_of(object: &Value) -> String {
     object["metadata"]["name"].as_str().unwrap().to_owned()
+}
+
+/// The watch task for a kind that shows a namespace.
+pub(super) fn task_in(harness: &Harness, kind: &str, namespace: &str) -> ((SlotId, u64), Shape) {
+    let mut tasks = harness
+        .state
+        .table
+        .wanted_tasks()
+        .into_iter()
+        .filter(|(_, order)| {
+            let target = &order.target;
+            target.served.kind == gvk(kind) && target.section.covers(namespace)
+        });
+    let (task, order) = tasks.next().unwrap();
+    (task, order.shape)
+}
+
+/// Lists the section of a kind that has a namespace.
+pub(super) fn list_in(harness: &mut Harness, kind: &str, namespace: &str, objects: Vec<Value>) {
+    let (task, _) = task_in(harness, kind, namespace);
+    let stored: Vec<Stored> = objects
+        .into_iter()
+        .map(|object| harness.stored(kind, object))
+        .collect();
+    let version = ResourceVersion(harness.version);
+    let begun = harness.state.table.begin_list(task, Since::Now, version);
+    assert_eq!(begun, Ok(()));
+    assert_eq!(harness.state.page(task, stored), Ok(()));
+    let result = harness.state.end_list(task, version, harness.now);
+    assert_eq!(result, Ok(()));
+}
+
+pub(super) fn put_in(
+    harness: &mut Harness,
+    kind: &str,
+    namespace: &str,
+    mut object: Value,
+) -> ResourceVersion {
+    object["metadata"]["namespace"] = json!(namespace);
+    let (task, _) = task_in(harness, kind, namespace);
+    let stored = harness.stored(kind, object);
+    let version = stored.version;
+    let put = harness.state.put(task, stored, harness.now);
+    assert_eq!(put, Ok(()));
+    version
+}
+
+pub(super) fn list_all_in(harness: &mut Harness, namespace: &str) {
+    for kind in [CACHE, SERVICE, SECRET, POD] {
+        list_in(harness, kind, namespace, Vec::new());
+    }
+}
+
+pub(super) fn id_in(namespace: &str, name: &str) -> ObjectId {
+    ObjectId::new(gvk(CACHE).group_kind(), Some(namespace), name)
+}
+
+pub(super) fn named(namespace: &str, name: &str, uid: &str) -> Value {
+    json!({"metadata": {"namespace": namespace, "name": name, "uid": uid}})
+}
+
+/// A kind's cached objects as `namespace/name`.
+pub(super) fn kept(harness: &Harness, kind: &str) -> Vec<String> {
+    let slot = harness
+        .state
+        .table
+        .slots
+        .values()
+        .find(|slot| slot.key.kind == gvk(kind))
+        .unwrap();
+    slot.store
+        .all(None)
+        .map(|stored| format!("{}/{}", stored.namespace, stored.name))
+        .collect()
 }
 
 /// Pods in the parent's namespace, as metadata.

@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use innkeeper_model::{Resource, Scope};
+use innkeeper_model::{Resource, Scope, Shards};
 
 use super::*;
-use crate::{discovery::tests::kinds, wire::WireFailure};
+use crate::{discovery::tests::kinds, stored::keep, wire::WireFailure};
 
 const NODE: &str = "v1 Node";
 
@@ -13,7 +13,7 @@ const NODE: &str = "v1 Node";
 fn limited(scope: ReadScope) -> Harness {
     let mut harness = Harness::new();
     let names: Vec<Arc<str>> = ["a", "b"].map(Arc::from).into();
-    harness.state = CacheState::new(Some(names.into()));
+    harness.state = CacheState::new(Some(names.into()), Shards::ONE);
     let key = Some(HashKey::new([7_u8; 32]));
     harness.state.set_hash_key(key, harness.now);
     // Registered before discovery has shown that the kinds are namespaced.
@@ -23,53 +23,8 @@ fn limited(scope: ReadScope) -> Harness {
     harness
 }
 
-fn task_in(harness: &Harness, kind: &str, namespace: &str) -> ((SlotId, u64), Shape) {
-    let mut tasks = harness
-        .state
-        .table
-        .wanted_tasks()
-        .into_iter()
-        .filter(|(_, order)| {
-            let target = &order.target;
-            target.served.kind == gvk(kind) && target.namespace.as_deref() == Some(namespace)
-        });
-    let (task, order) = tasks.next().unwrap();
-    (task, order.shape)
-}
-
-fn list_in(harness: &mut Harness, kind: &str, namespace: &str, objects: Vec<Value>) {
-    let (task, _) = task_in(harness, kind, namespace);
-    let stored: Vec<Stored> = objects
-        .into_iter()
-        .map(|object| harness.stored(kind, object))
-        .collect();
-    let version = ResourceVersion(harness.version);
-    let begun = harness.state.table.begin_list(task, Since::Now, version);
-    assert_eq!(begun, Ok(()));
-    assert_eq!(harness.state.page(task, stored), Ok(()));
-    let result = harness.state.end_list(task, version, harness.now);
-    assert_eq!(result, Ok(()));
-}
-
-fn put_in(
-    harness: &mut Harness,
-    kind: &str,
-    namespace: &str,
-    mut object: Value,
-) -> ResourceVersion {
-    object["metadata"]["namespace"] = json!(namespace);
-    let (task, _) = task_in(harness, kind, namespace);
-    let stored = harness.stored(kind, object);
-    let version = stored.version;
-    let put = harness.state.put(task, stored, harness.now);
-    assert_eq!(put, Ok(()));
-    version
-}
-
-fn list_all_in(harness: &mut Harness, namespace: &str) {
-    for kind in [CACHE, SERVICE, SECRET, POD] {
-        list_in(harness, kind, namespace, Vec::new());
-    }
+fn named_section(namespace: &str) -> Section {
+    Section::Namespace(namespace.into())
 }
 
 /// Lists both namespaces, and puts a parent into each.
@@ -85,36 +40,13 @@ fn put_parents(harness: &mut Harness) {
     }
 }
 
-fn id_in(namespace: &str, name: &str) -> ObjectId {
-    ObjectId::new(gvk(CACHE).group_kind(), Some(namespace), name)
-}
-
-fn named(namespace: &str, name: &str, uid: &str) -> Value {
-    json!({"metadata": {"namespace": namespace, "name": name, "uid": uid}})
-}
-
-/// A kind's cached objects as `namespace/name`.
-fn kept(harness: &Harness, kind: &str) -> Vec<String> {
-    let slot = harness
-        .state
-        .table
-        .slots
-        .values()
-        .find(|slot| slot.key.kind == gvk(kind))
-        .unwrap();
-    slot.store
-        .all(None)
-        .map(|stored| format!("{}/{}", stored.namespace, stored.name))
-        .collect()
-}
-
 #[test]
 fn there_is_one_request_for_each_kind_and_namespace_and_none_for_all() {
     let mut harness = limited(ReadScope::Cluster);
     let requests = |harness: &Harness| -> BTreeSet<String> {
         let tasks = harness.state.table.wanted_tasks().into_values();
         let line = |task: TaskSpec| {
-            let namespace = task.target.namespace.unwrap_or_else(|| "*".into());
+            let namespace = task.target.section.namespace().map_or("*", |name| &**name);
             format!("{} {namespace}", task.target.served.kind.kind)
         };
         tasks.map(line).collect()
@@ -205,19 +137,17 @@ fn a_namespace_that_cannot_be_read_holds_up_its_own_parents_only() {
     harness.state.failed(task, &refused, harness.now).unwrap();
     list_in(&mut harness, SERVICE, "a", Vec::new());
     assert_eq!(harness.due(), ["a kind-changed"], "b still waits");
-    let waiting = |harness: &Harness, namespace: Option<&str>| -> Vec<String> {
-        let waiting = harness
-            .state
-            .table
-            .waiting(harness.subscriber, namespace)
-            .into_iter();
+    let waiting = |harness: &Harness, section: &Section| -> Vec<String> {
+        let waiting = harness.state.table.waiting(harness.subscriber, section);
+        let waiting = waiting.into_iter();
         waiting.map(|waiting| waiting.why.to_string()).collect()
     };
-    assert_eq!(waiting(&harness, Some("a")), [""; 0]);
-    assert!(waiting(&harness, Some("b"))[0].contains("not in b"));
+    let [a, b] = ["a", "b"].map(named_section);
+    assert_eq!(waiting(&harness, &a), [""; 0]);
+    assert!(waiting(&harness, &b)[0].contains("not in b"));
     assert_eq!(
-        waiting(&harness, None),
-        waiting(&harness, Some("b")),
+        waiting(&harness, &Section::Whole),
+        waiting(&harness, &b),
         "and is told of the whole"
     );
     let services = gvk(SERVICE).group_kind();
@@ -232,7 +162,7 @@ fn a_namespace_that_cannot_be_read_holds_up_its_own_parents_only() {
 
     list_in(&mut harness, SERVICE, "b", Vec::new());
     assert_eq!(harness.due(), ["b kind-changed"]);
-    assert_eq!(waiting(&harness, None), [""; 0]);
+    assert_eq!(waiting(&harness, &Section::Whole), [""; 0]);
     assert_eq!(
         harness
             .state
@@ -283,42 +213,35 @@ fn each_namespace_has_its_own_freshness_check() {
         "a",
         json!({"metadata": {"name": "web", "uid": "one"}}),
     );
-    harness.state.require_freshness_checks(harness.now);
+    harness
+        .state
+        .require_freshness_checks(&Section::Whole, harness.now);
     let unchecked = harness.state.table.unchecked();
     assert_eq!(unchecked.len(), 8);
-    let mut caches = harness
-        .state
-        .table
-        .slots
-        .iter()
-        .filter(|(_, slot)| slot.key.kind == gvk(CACHE));
-    let id = *caches.next().unwrap().0;
+    let target = |harness: &Harness, one: &UncheckedWatch| {
+        let FreshnessCheck::Compare(target) = harness.state.table.freshness_check(one) else {
+            panic!("{one:?}");
+        };
+        (target.served.kind, target.section)
+    };
+    let [a, b] = ["a", "b"].map(named_section);
     let contents = Contents::new();
-    assert!(
-        !harness
-            .state
-            .check_by_contents(&(id, Some("a".into())), &contents)
-    );
-    assert!(
-        harness
-            .state
-            .check_by_contents(&(id, Some("b".into())), &contents)
-    );
+    for (section, passes) in [(&a, false), (&b, true)] {
+        let wanted = (gvk(CACHE), section.clone());
+        let caches = unchecked.iter().find(|one| target(&harness, one) == wanted);
+        let passed = harness.state.check_by_contents(caches.unwrap(), &contents);
+        assert_eq!(passed, passes, "{section:?}");
+    }
     assert_eq!(harness.state.table.unchecked().len(), 7);
     for one in harness.state.table.unchecked() {
-        if one.1.as_deref() == Some("a") {
+        if target(&harness, &one).1 == a {
             let version = ResourceVersion::default();
             assert!(harness.state.check_by_version(&one, version));
         }
     }
-    assert_eq!(
-        harness.state.table.waiting(harness.subscriber, Some("a")),
-        []
-    );
-    assert_eq!(
-        harness.state.table.waiting(harness.subscriber, Some("b"))[0].why,
-        Why::Unchecked
-    );
+    let waiting = |section| harness.state.table.waiting(harness.subscriber, section);
+    assert_eq!(waiting(&a), []);
+    assert_eq!(waiting(&b)[0].why, Why::Unchecked);
 }
 
 #[test]

@@ -1,24 +1,27 @@
 //! One request of a watch, with version, health and freshness.
 
-use std::sync::Arc;
-
 use innkeeper_model::ResourceVersion;
 use tokio::time::Instant;
 
-use crate::interest::Why;
+use crate::{interest::Why, section::Section, store::Listing};
 
-/// The request that lists and watches one namespace, or the whole cluster.
+/// The request that lists and watches one section of a kind.
 #[derive(Debug)]
-pub(super) struct NamespaceWatch {
-    /// None: everywhere, or a cluster-scoped kind.
-    pub(super) namespace: Option<Arc<str>>,
+pub(super) struct SectionWatch {
+    /// The number, which stays when another task takes over. Never reused.
+    pub(super) id: u64,
+    /// The objects that belong to the request; it may show others.
+    pub(super) section: Section,
     /// The only task that may write to this watch: not one that was started for another form or URL. Never reused.
     pub(super) generation: u64,
     /// The cached texts have the wrong form, so the next list replaces everything.
     pub(super) is_reshaped: bool,
     pub(super) health: Health,
-    /// The freshness check has not passed: another process may have made writes that this watch has not shown yet.
-    pub(super) is_unchecked: bool,
+    /// The objects whose freshness check has not passed: another process may have made writes that this watch has not
+    /// shown yet.
+    pub(super) unchecked: Option<Section>,
+    /// The list that is in progress, or the last one.
+    pub(super) listing: Listing,
     /// The time of the first list failure since the last complete list, if there is one.
     pub(super) failing_since: Option<Instant>,
     /// The time of the last health change.
@@ -41,15 +44,17 @@ pub(super) enum Health {
     Refused(String),
 }
 
-impl NamespaceWatch {
+impl SectionWatch {
     /// Creates a watch that has shown nothing yet.
-    pub(super) fn new(namespace: Option<Arc<str>>, generation: u64, now: Instant) -> Self {
+    pub(super) fn new(section: Section, id: u64, is_reshaped: bool, now: Instant) -> Self {
         Self {
-            namespace,
-            generation,
-            is_reshaped: false,
+            id,
+            section,
+            generation: id,
+            is_reshaped,
             health: Health::Listing(None),
-            is_unchecked: false,
+            unchecked: None,
+            listing: Listing::default(),
             failing_since: None,
             since: now,
             version: ResourceVersion::default(),
@@ -77,11 +82,15 @@ impl NamespaceWatch {
         self.set_health(Health::Listing(None), now);
     }
 
-    /// Why the objects are not usable, if they are not.
-    pub(super) fn why(&self) -> Option<Why> {
+    /// Why the objects in a section are not usable, if they are not.
+    pub(super) fn why(&self, section: &Section) -> Option<Why> {
+        let is_unchecked = || {
+            self.unchecked
+                .as_ref()
+                .is_some_and(|unchecked| unchecked.overlaps(section))
+        };
         match &self.health {
-            Health::Synced if self.is_unchecked => Some(Why::Unchecked),
-            Health::Synced => None,
+            Health::Synced => is_unchecked().then_some(Why::Unchecked),
             Health::Listing(None) => Some(Why::Listing),
             Health::Listing(Some(message)) => Some(Why::Failing {
                 message: message.clone(),
