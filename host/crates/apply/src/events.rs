@@ -1,6 +1,6 @@
 //! Kubernetes Events about parents: each is written once and then counted, and their rate is limited.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use innkeeper_model::{Digest, Event, EventType, Object, PluginName, Rate, TokenBucket, Uid};
 use jiff::{SignedDuration, Timestamp};
@@ -67,6 +67,7 @@ enum Due {
 /// An event to write: a new one, or a series' count.
 pub struct EventWrite {
     series: SeriesKey,
+    parent_namespace: Option<Arc<str>>,
     namespace: String,
     name: String,
     is_new: bool,
@@ -78,6 +79,11 @@ impl EventWrite {
     /// Returns the event's reason.
     pub fn reason(&self) -> &str {
         &self.series.reason
+    }
+
+    /// Returns the parent's namespace; none for a cluster-scoped parent.
+    pub fn parent_namespace(&self) -> Option<&str> {
+        self.parent_namespace.as_deref()
     }
 
     /// Sets an annotation.
@@ -116,6 +122,7 @@ impl Events {
         };
         Some(EventWrite {
             series,
+            parent_namespace: parent.namespace.clone(),
             namespace,
             name,
             is_new,

@@ -20,9 +20,13 @@ mod request;
 mod target;
 #[cfg(test)]
 mod tests;
+mod writers;
 
 use std::{
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -37,6 +41,7 @@ pub use events::{EventWrite, Events};
 pub use execute::{Execution, Session};
 pub use objects::MANAGER;
 pub use target::{Target, Written};
+pub use writers::Writers;
 
 use request::WriteRequest;
 
@@ -57,7 +62,8 @@ const CONCURRENCY_MAX: usize = 16;
 pub struct Writer {
     client: kube::Client,
     claim: Claim,
-    permits: Semaphore,
+    /// Shared with the writers for other claims of the process.
+    permits: Arc<Semaphore>,
     deadline: Duration,
 }
 
@@ -68,15 +74,36 @@ impl Writer {
         Self {
             client,
             claim,
-            permits: Semaphore::new(CONCURRENCY_MAX),
+            permits: Arc::new(Semaphore::new(CONCURRENCY_MAX)),
             deadline: DEADLINE,
         }
+    }
+
+    /// Returns true if the process holds the claim, so that its writes may be under way.
+    pub fn has_claim(&self) -> bool {
+        self.claim.is_held()
+    }
+
+    /// Returns true if a write may begin now.
+    pub fn may_begin(&self) -> bool {
+        self.claim.may_begin()
     }
 
     /// Sets the time limit for one write; by default 35 s.
     #[must_use]
     pub fn with_deadline(self, deadline: Duration) -> Self {
         Self { deadline, ..self }
+    }
+
+    /// Returns a writer that needs another claim, and shares client and permits.
+    #[must_use]
+    pub fn with_claim(&self, claim: Claim) -> Self {
+        Self {
+            client: self.client.clone(),
+            claim,
+            permits: Arc::clone(&self.permits),
+            deadline: self.deadline,
+        }
     }
 
     /// Sends a write if the process holds the claim, and returns the answer's body.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use innkeeper_model::{PluginName, Resource};
+use innkeeper_model::{PluginName, Resource, ResourceVersion, Uid};
 use innkeeper_plan::DefinitionWrite;
 use serde_json::{Map, Value, json};
 
@@ -51,19 +51,26 @@ impl Writer {
     }
 
     /// Writes data into a ConfigMap that a plugin shares with others: each owns the keys that it states.
+    ///
+    /// Replaces exactly the `observed` version; creates the ConfigMap if there is none.
     pub async fn inventory(
         &self,
         namespace: &str,
         name: &str,
         plugin: &PluginName,
         data: &BTreeMap<String, String>,
+        observed: Option<&(Uid, ResourceVersion)>,
     ) -> Result<Written, Error> {
         let resource = built_in("", "v1", "ConfigMap", "configmaps");
         let address = Address::new(&resource, Some(namespace), name);
         let mut body = address.body();
         body.insert("data".to_owned(), json!(data));
-        // Bound to no version, because other plugins write their keys at any time.
-        let request = address.apply(&plugin.host_manager(), &body);
+        let manager = plugin.host_manager();
+        // Bound, because another host may have recorded kinds of the same plugin since.
+        let request = match observed {
+            Some((uid, version)) => address.update(&manager, &body, uid, *version),
+            None => address.create(&manager, &body),
+        };
         self.exchange(request).await
     }
 

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use innkeeper_model::{Shard, Shards};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::{
@@ -11,7 +12,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-use crate::{Claim, Writer};
+use crate::{Claim, Writer, Writers};
 
 /// The reaction to one request.
 #[derive(Clone, Debug)]
@@ -93,6 +94,17 @@ impl Scripted {
         claimed_writer(self.port, claim, Duration::from_secs(20), 4)
     }
 
+    /// Writers for these shards, with the claims of those that are held.
+    pub(crate) fn writers(&self, shards: Shards, is_held: impl Fn(Shard) -> bool) -> Writers {
+        Writers::new(client(self.port), shards, |shard| {
+            if is_held(shard) {
+                Claim::unlimited()
+            } else {
+                Claim::awaited()
+            }
+        })
+    }
+
     /// Each request's method and path.
     pub(crate) fn lines(&self) -> Vec<String> {
         self.requests
@@ -108,14 +120,17 @@ pub(crate) fn writer_to(port: u16, deadline: Duration, concurrency_max: usize) -
 }
 
 fn claimed_writer(port: u16, claim: Claim, deadline: Duration, concurrency_max: usize) -> Writer {
+    Writer {
+        permits: Arc::new(Semaphore::new(concurrency_max)),
+        ..Writer::new(client(port), claim).with_deadline(deadline)
+    }
+}
+
+fn client(port: u16) -> kube::Client {
     let url = format!("http://127.0.0.1:{port}").parse().unwrap();
     let mut config = kube::Config::new(url);
     config.default_retry = false;
-    let client = kube::Client::try_from(config).unwrap();
-    Writer {
-        permits: Semaphore::new(concurrency_max),
-        ..Writer::new(client, claim).with_deadline(deadline)
-    }
+    kube::Client::try_from(config).unwrap()
 }
 
 async fn read(stream: &mut BufReader<TcpStream>) -> Option<RecordedRequest> {

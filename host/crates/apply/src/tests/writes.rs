@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use expect_test::expect;
 use innkeeper_model::{
-    Generated, Gvk, HostScope, Object, ObjectId, Operation, PluginName, RemovalPolicy, Shards,
-    ResourceVersion, Resources, Uid,
+    Generated, Gvk, HostScope, Object, ObjectId, Operation, PluginName, RemovalPolicy,
+    ResourceVersion, Resources, Shards, Uid,
 };
 use innkeeper_plan::{Plan, StatusWrite};
 use serde_json::{Map, Value, json};
@@ -330,6 +330,27 @@ async fn without_a_connection_nothing_was_done() {
     assert!(!error.is_ambiguous());
 }
 
+/// L2, for each shard.
+#[tokio::test]
+async fn a_write_needs_the_claim_to_its_parents_shard() {
+    let server = serve(vec![ok(1)]).await;
+    let two = Shards::new(2).unwrap();
+    // The hash of `a` is in the upper half, as that of `default`; cluster-scoped parents are the leader's.
+    let [upper, lower] = [two.of(Some("a")), two.of(None)];
+    assert_ne!(upper, lower);
+    for (held, namespace, is_sent) in [
+        (upper, Some("a"), true),
+        (lower, Some("a"), false),
+        (upper, None, false),
+        (lower, None, true),
+    ] {
+        let writers = server.writers(two, |shard| shard == held);
+        let written = writers.for_namespace(namespace).namespace("b").await;
+        assert_eq!(written.is_ok(), is_sent, "{held} {namespace:?} {written:?}");
+    }
+    assert_eq!(server.lines().len(), 2);
+}
+
 #[tokio::test]
 async fn a_write_that_never_gets_its_turn_was_not_sent_a10() {
     let server = serve(vec![ok(1)]).await;
@@ -355,8 +376,15 @@ async fn the_hosts_own_objects_are_made_and_never_overwritten() {
     let refused = writer.secret("innkeeper-system", "hash", &data).await;
     assert_eq!(refused.unwrap_err().kind, ErrorKind::Exists);
     let data = BTreeMap::from([("web".to_owned(), "v1 Secret".to_owned())]);
+    let observed = (Uid("i".into()), ResourceVersion(2));
     writer
-        .inventory("innkeeper-system", "inventory", &plugin(), &data)
+        .inventory(
+            "innkeeper-system",
+            "inventory",
+            &plugin(),
+            &data,
+            Some(&observed),
+        )
         .await
         .unwrap();
     expect![[r#"
@@ -365,7 +393,7 @@ async fn the_hosts_own_objects_are_made_and_never_overwritten() {
         PATCH /api/v1/namespaces/innkeeper-system/secrets/hash?&fieldManager=innkeeper
           application/apply-patch+yaml {"apiVersion":"v1","data":{"key":"aw=="},"kind":"Secret","metadata":{"name":"hash","namespace":"innkeeper-system","resourceVersion":"1"}}
         PATCH /api/v1/namespaces/innkeeper-system/configmaps/inventory?&force=true&fieldManager=innkeeper%3Aweb%3Ahost
-          application/apply-patch+yaml {"apiVersion":"v1","data":{"web":"v1 Secret"},"kind":"ConfigMap","metadata":{"name":"inventory","namespace":"innkeeper-system"}}
+          application/apply-patch+yaml {"apiVersion":"v1","data":{"web":"v1 Secret"},"kind":"ConfigMap","metadata":{"name":"inventory","namespace":"innkeeper-system","resourceVersion":"2","uid":"i"}}
     "#]].assert_eq(&shown(&server));
 }
 
