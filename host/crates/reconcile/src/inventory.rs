@@ -4,16 +4,16 @@
 //! find the children, even after a restart. A removed plugin must find the finalizers, because the API server does not
 //! delete parents that have one. A Plugin that is deleted while no host runs has parents whose conditions are out of date.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
-use innkeeper_apply::{self as apply, Writer};
+use innkeeper_apply::{self as apply, ErrorKind, Writer};
 use innkeeper_cluster::{self as cluster, Cluster};
-use innkeeper_model::{Gvk, PluginName};
+use innkeeper_model::{Gvk, PluginName, ResourceVersion, Retry, Uid};
 use parking_lot::Mutex;
 use tracing::info;
+
+/// The most attempts at one change: each is one more host that recorded a kind at the same moment.
+const ATTEMPTS_MAX: u32 = 8;
 
 /// The name of the ConfigMap in the host's namespace; up to three keys per plugin, one kind per line.
 pub const CONFIG_MAP: &str = "innkeeper-inventory";
@@ -40,6 +40,27 @@ pub enum Error {
         /// The field with the line.
         at: String,
     },
+}
+
+/// A change that was not recorded.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The inventory is unusable.
+    #[error(transparent)]
+    Read(#[from] Error),
+    /// The write failed.
+    #[error(transparent)]
+    Write(#[from] apply::Error),
+}
+
+impl RecordError {
+    /// Returns when to retry.
+    pub const fn retry(&self) -> Retry {
+        match self {
+            Self::Read(_) => Retry::Backoff,
+            Self::Write(error) => error.retry(),
+        }
+    }
 }
 
 /// A plugin's reason to record a kind.
@@ -69,27 +90,30 @@ impl Role {
 
 type Kinds = BTreeMap<(PluginName, Role), BTreeSet<Gvk>>;
 
+/// The ConfigMap's identity and version.
+type Observed = (Uid, ResourceVersion);
+
 /// The inventory: a ConfigMap and its copy in memory.
+///
+/// Several hosts may record kinds at once, so each change reads the ConfigMap first, and its write replaces only what
+/// it has read.
 pub struct Inventory {
-    writer: Arc<Writer>,
+    cluster: Cluster,
     namespace: String,
     kinds: Mutex<Kinds>,
-    /// Locked during a write: two concurrent passes with new kinds would remove each other's kinds.
-    writing: tokio::sync::Mutex<()>,
+    /// Locked during a change: two concurrent passes with new kinds would remove each other's kinds.
+    changing: tokio::sync::Mutex<()>,
 }
 
 impl Inventory {
     /// Reads the inventory from the cluster.
-    pub async fn read(
-        cluster: &Cluster,
-        writer: Arc<Writer>,
-        namespace: &str,
-    ) -> Result<Self, Error> {
+    pub async fn read(cluster: &Cluster, namespace: &str) -> Result<Self, Error> {
+        let (kinds, _) = read(cluster, namespace).await?;
         Ok(Self {
-            writer,
+            cluster: cluster.clone(),
             namespace: namespace.to_owned(),
-            kinds: Mutex::new(read(cluster, namespace).await?),
-            writing: tokio::sync::Mutex::default(),
+            kinds: Mutex::new(kinds),
+            changing: tokio::sync::Mutex::default(),
         })
     }
 
@@ -98,14 +122,12 @@ impl Inventory {
         &self.namespace
     }
 
-    /// Reads the kinds of one plugin again, for a host that takes the plugin over from another host.
-    pub async fn refresh(&self, cluster: &Cluster, plugin: &PluginName) -> Result<(), Error> {
+    /// Reads all kinds again, for a host that takes parents or plugins over from another host.
+    pub async fn refresh(&self) -> Result<(), Error> {
         // A write during the read would be missing in what is read, and then in the copy.
-        let _writing = self.writing.lock().await;
-        let latest = read(cluster, &self.namespace).await?;
-        let mut kinds = self.kinds.lock();
-        kinds.retain(|(name, _), _| name != plugin);
-        kinds.extend(latest.into_iter().filter(|((name, _), _)| name == plugin));
+        let _changing = self.changing.lock().await;
+        let (latest, _) = read(&self.cluster, &self.namespace).await?;
+        *self.kinds.lock() = latest;
         Ok(())
     }
 
@@ -134,29 +156,33 @@ impl Inventory {
     }
 
     /// Records kinds; writes only if one of them is new.
+    ///
+    /// `writer` is that of the parent whose pass needs them, or the leader's.
     pub async fn record(
         &self,
+        writer: &Writer,
         plugin: &PluginName,
         role: Role,
         kinds: &BTreeSet<Gvk>,
-    ) -> Result<(), apply::Error> {
+    ) -> Result<(), RecordError> {
         // The usual case, without the lock: no pass waits for another one's write.
         if kinds.is_subset(&self.kinds(plugin, role)) {
             return Ok(());
         }
         let change = |recorded: &BTreeSet<Gvk>| recorded | kinds;
-        self.change(plugin, role, change).await.map(drop)
+        self.change(writer, plugin, role, change).await.map(drop)
     }
 
-    /// Removes kinds that no object needs any more.
+    /// Removes kinds that no object needs any more. Only the leader does so.
     pub async fn remove(
         &self,
+        writer: &Writer,
         plugin: &PluginName,
         role: Role,
         kinds: &BTreeSet<Gvk>,
-    ) -> Result<(), apply::Error> {
+    ) -> Result<(), RecordError> {
         let change = |recorded: &BTreeSet<Gvk>| recorded - kinds;
-        if self.change(plugin, role, change).await? && role == Role::Child {
+        if self.change(writer, plugin, role, change).await? && role == Role::Child {
             let kinds = kinds
                 .iter()
                 .map(ToString::to_string)
@@ -170,12 +196,13 @@ impl Inventory {
     /// Returns true if there was anything to write.
     async fn change(
         &self,
+        writer: &Writer,
         plugin: &PluginName,
         role: Role,
-        change: impl FnOnce(&BTreeSet<Gvk>) -> BTreeSet<Gvk>,
-    ) -> Result<bool, apply::Error> {
-        let _writing = self.writing.lock().await;
-        // Read under the lock: while this write waited for it, another pass may have recorded the same kinds.
+        change: impl Fn(&BTreeSet<Gvk>) -> BTreeSet<Gvk>,
+    ) -> Result<bool, RecordError> {
+        let _changing = self.changing.lock().await;
+        // Under the lock: while this change waited for it, another pass may have made the same one.
         let before = self.kinds(plugin, role);
         let after = change(&before);
         if after == before {
@@ -184,9 +211,48 @@ impl Inventory {
         // No pass may rely on a kind that is about to be removed: without it in the copy, the pass waits for this write and
         // then records the kind again.
         self.set(plugin, role, &before & &after);
-        let written = self.write(plugin, role, &after).await;
-        self.set(plugin, role, if written.is_ok() { after } else { before });
-        written.map(|()| true)
+        let changed = self.change_stored(writer, plugin, role, change).await;
+        if changed.is_err() {
+            self.set(plugin, role, before);
+        }
+        changed
+    }
+
+    /// Changes the ConfigMap, and makes the copy equal to it.
+    async fn change_stored(
+        &self,
+        writer: &Writer,
+        plugin: &PluginName,
+        role: Role,
+        change: impl Fn(&BTreeSet<Gvk>) -> BTreeSet<Gvk>,
+    ) -> Result<bool, RecordError> {
+        let mut attempt = 1;
+        loop {
+            let (mut latest, observed) = read(&self.cluster, &self.namespace).await?;
+            let key = (plugin.clone(), role);
+            let before = latest.remove(&key).unwrap_or_default();
+            let after = change(&before);
+            latest.insert(key, &before & &after);
+            *self.kinds.lock() = latest;
+            if after == before {
+                return Ok(false);
+            }
+            let written = self.write(writer, plugin, role, &after, observed.as_ref());
+            match written.await {
+                Ok(()) => {
+                    self.set(plugin, role, after);
+                    return Ok(true);
+                }
+                // Another host has changed it since the read.
+                Err(error)
+                    if attempt < ATTEMPTS_MAX
+                        && (error.is_stale() || error.kind == ErrorKind::Exists) =>
+                {
+                    attempt += 1;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 
     fn set(&self, plugin: &PluginName, role: Role, kinds: BTreeSet<Gvk>) {
@@ -196,9 +262,11 @@ impl Inventory {
     /// Writes all kinds of a plugin.
     async fn write(
         &self,
+        writer: &Writer,
         plugin: &PluginName,
         role: Role,
         kinds: &BTreeSet<Gvk>,
+        observed: Option<&Observed>,
     ) -> Result<(), apply::Error> {
         let mut data = BTreeMap::new();
         // All roles: an apply removes the keys that this manager no longer states.
@@ -213,14 +281,15 @@ impl Inventory {
                 data.insert(format!("{plugin}{}", other.suffix()), lines.join("\n"));
             }
         }
-        self.writer
-            .inventory(&self.namespace, CONFIG_MAP, plugin, &data)
+        writer
+            .inventory(&self.namespace, CONFIG_MAP, plugin, &data, observed)
             .await
             .map(drop)
     }
 }
 
-async fn read(cluster: &Cluster, namespace: &str) -> Result<Kinds, Error> {
+/// Reads the ConfigMap; without one, there are no kinds.
+async fn read(cluster: &Cluster, namespace: &str) -> Result<(Kinds, Option<Observed>), Error> {
     let config_map = Gvk::new("", "v1", "ConfigMap");
     let object = cluster
         .live_get(&config_map, Some(namespace), CONFIG_MAP)
@@ -230,12 +299,13 @@ async fn read(cluster: &Cluster, namespace: &str) -> Result<Kinds, Error> {
             source: Box::new(source),
         })?;
     let Some(object) = object else {
-        return Ok(Kinds::new());
+        return Ok((Kinds::new(), None));
     };
-    parse(&object.json).map_err(|at| Error::Malformed {
+    let kinds = parse(&object.json).map_err(|at| Error::Malformed {
         namespace: namespace.to_owned(),
         at,
-    })
+    })?;
+    Ok((kinds, Some((object.uid, object.resource_version))))
 }
 
 /// Returns the kinds by plugin and role, or the field that is malformed.
@@ -316,15 +386,19 @@ mod tests {
     async fn a_kind_that_is_created_while_it_is_removed_is_recorded_again() {
         let world = World::start().await;
         let inventory = &world.shared.inventory;
+        let writer = world.shared.writers.leader();
         let web = PluginName::new("web").unwrap();
         let kinds = BTreeSet::from([Gvk::new("", "v1", "ConfigMap")]);
-        inventory.record(&web, Role::Child, &kinds).await.unwrap();
+        inventory
+            .record(writer, &web, Role::Child, &kinds)
+            .await
+            .unwrap();
 
         let hold = world.server.hold_writes();
         let record = async {
             // The removal has begun by now, because it is polled first.
             yield_now().await;
-            inventory.record(&web, Role::Child, &kinds).await
+            inventory.record(writer, &web, Role::Child, &kinds).await
         };
         let release = async {
             for _ in 0..10 {
@@ -332,8 +406,11 @@ mod tests {
             }
             drop(hold);
         };
-        let (removed, recorded, ()) =
-            tokio::join!(inventory.remove(&web, Role::Child, &kinds), record, release);
+        let (removed, recorded, ()) = tokio::join!(
+            inventory.remove(writer, &web, Role::Child, &kinds),
+            record,
+            release
+        );
         removed.unwrap();
         recorded.unwrap();
         let written = world.server.get("configmaps", "host", CONFIG_MAP).unwrap();

@@ -19,7 +19,9 @@ mod shared;
 #[cfg(test)]
 mod tests;
 
-pub use inventory::{CONFIG_MAP as INVENTORY, Error as InventoryError, Inventory, Role};
+pub use inventory::{
+    CONFIG_MAP as INVENTORY, Error as InventoryError, Inventory, RecordError, Role,
+};
 pub use limits::{
     budget::{NamespaceBudgets, Share},
     usage::Usage,

@@ -42,6 +42,9 @@ use crate::{
     shared::Shared,
 };
 
+/// The pause before a parent whose shard may be given up gets another pass.
+const CLAIM_RECHECK: Duration = Duration::from_secs(1);
+
 /// Reconciles the parents of one kind with a plugin's active revision.
 pub struct Reconciler {
     parent: Gvk,
@@ -197,6 +200,7 @@ impl Reconciler {
         let next = pass::run(context, &running, parent, attempt, &trace)
             .instrument(span.clone())
             .await;
+        let next = self.without_claim(parent, next);
         drop(running);
         span.in_scope(|| debug!(?next, elapsed = ?begin.elapsed(), "pass ended"));
         trace.end(&next);
@@ -210,6 +214,16 @@ impl Reconciler {
         context
             .slot
             .drop_ended(|newest, others| self.watch(newest, others));
+        next
+    }
+
+    /// A pass that failed because its shard is given up is no failure: the cache drops the parent and triggers a last
+    /// pass. The recheck is for a claim that is only renewed late.
+    fn without_claim(&self, parent: &ObjectId, next: Next) -> Next {
+        let is_failure = matches!(next, Next::Backoff | Next::BackoffAtLeast(_));
+        if is_failure && !self.context.shared.writer_for(parent).may_begin() {
+            return Next::RequeueAfter(CLAIM_RECHECK);
+        }
         next
     }
 

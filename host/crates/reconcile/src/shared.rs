@@ -5,10 +5,10 @@ use std::{
     time::Duration,
 };
 
-use innkeeper_apply::{Events, Writer};
+use innkeeper_apply::{Events, Writer, Writers};
 use innkeeper_cluster::Cluster;
 use innkeeper_metrics::Metrics;
-use innkeeper_model::{HashKey, Object, Resource, Resources, Scope};
+use innkeeper_model::{HashKey, Object, ObjectId, Resource, Resources, Scope};
 use innkeeper_sandbox::Pool;
 use jiff::Timestamp;
 use opentelemetry_sdk::trace::SdkTracer;
@@ -20,8 +20,8 @@ use crate::{Inventory, NamespaceBudgets, PassFiles, Recordings};
 pub struct Shared {
     /// Reads the cluster.
     pub cluster: Cluster,
-    /// Writes to the API server.
-    pub writer: Arc<Writer>,
+    /// Write to the API server, one for each shard.
+    pub writers: Writers,
     /// The guest threads.
     pub pool: Pool,
     /// The kinds that plugins have created, finalized or served.
@@ -57,6 +57,11 @@ pub struct Shared {
 }
 
 impl Shared {
+    /// Returns the writer for a parent and everything that its passes write.
+    pub fn writer_for(&self, parent: &ObjectId) -> &Arc<Writer> {
+        self.writers.for_namespace(parent.namespace.as_deref())
+    }
+
     /// Returns the API resource for a parent.
     ///
     /// If discovery has lost the kind since the parent was cached, the plural is a guess: the API server then rejects the

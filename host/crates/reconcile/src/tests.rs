@@ -15,10 +15,10 @@ mod two_hosts;
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
-use innkeeper_apply::{Events, Writer};
+use innkeeper_apply::{Events, Writers};
 use innkeeper_cluster::{Cause, Cluster, Options};
 use innkeeper_lease::Claim;
-use innkeeper_model::{GroupKind, Gvk, HashKey, Limits, ObjectId, PluginName};
+use innkeeper_model::{GroupKind, Gvk, HashKey, Limits, ObjectId, PluginName, Shards};
 use innkeeper_policy::Grants;
 use innkeeper_sandbox::{
     Described, Metering, Plugin, Pool,
@@ -60,13 +60,13 @@ impl World {
             let Err(error) = driver.run(|| {}).await;
             panic!("{error}");
         });
-        let writer = Arc::new(Writer::new(client(), Claim::unlimited()));
-        let inventory = Inventory::read(&cluster, Arc::clone(&writer), "host").await;
+        let writers = Writers::new(client(), Shards::ONE, |_| Claim::unlimited());
+        let inventory = Inventory::read(&cluster, "host").await;
         let hash_key = HashKey::new(*b"the key of this cluster");
         cluster.set_hash_key(Some(hash_key.clone()));
         let shared = Shared {
             cluster,
-            writer,
+            writers,
             pool: Pool::start(NonZeroUsize::new(4).unwrap()).unwrap(),
             inventory: inventory.unwrap(),
             host_namespaces: vec!["host".to_owned(), "host-pod".to_owned()],

@@ -18,14 +18,17 @@ use super::{
     throttle::throttle,
     writes::{record_failure, record_operation},
 };
-use crate::{inventory::Role, limits::throttled::Throttled};
+use crate::{
+    inventory::{RecordError, Role},
+    limits::throttled::Throttled,
+};
 
 /// A failure before the first operation.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// A restarted host finds children only by the inventory, so none is created without it.
     #[error("failed to record the child kinds in the inventory before the first create")]
-    Inventory(#[source] apply::Error),
+    Inventory(#[source] RecordError),
     /// An object that the cache did not show exists, and cannot be read.
     #[error("failed to read {id} from the API server")]
     Read {
@@ -69,9 +72,10 @@ async fn execute(
 ) -> Result<Execution, Error> {
     let context = pass.context;
     let shared = &context.shared;
+    let writer = shared.writer_for(pass.id);
     shared
         .inventory
-        .record(&context.plugin, Role::Child, &plan.kinds)
+        .record(writer, &context.plugin, Role::Child, &plan.kinds)
         .await
         .map_err(Error::Inventory)?;
     let secrets = live_secrets(context, plan).await?;
@@ -90,7 +94,7 @@ async fn execute(
         random: &mut random,
     };
     let target = &mut planned.target;
-    let execution = shared.writer.execute(plan, target, &mut session).await;
+    let execution = writer.execute(plan, target, &mut session).await;
     let version = planned.target.resource_version();
     for (operation, result) in &execution.results {
         match result {

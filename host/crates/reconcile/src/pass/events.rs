@@ -48,7 +48,14 @@ impl EventQueue {
             WRITES_MAX,
             async |write| {
                 // Events inform people, and no pass depends on them.
-                if let Err(error) = shared.events.write(&shared.writer, &write).await {
+                if let Err(error) = shared
+                    .events
+                    .write(
+                        shared.writers.for_namespace(write.parent_namespace()),
+                        &write,
+                    )
+                    .await
+                {
                     let error = error_chain(&error);
                     debug!(%error, reason = write.reason(), "failed to write an event");
                 }

@@ -10,7 +10,7 @@ use innkeeper_model::{
 };
 use innkeeper_plan::{self as plan, WriteFailure};
 use tokio::time::Instant;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::{
     apply::Applied,
@@ -92,8 +92,13 @@ pub(super) async fn report(
             }
         }
         Err(error) => {
+            let has_claim = pass.context.shared.writer_for(pass.id).may_begin();
             let error = error_chain(&error).to_string();
-            warn!(error, "failed to apply the plan, or to finalize");
+            if has_claim {
+                warn!(error, "failed to apply the plan, or to finalize");
+            } else {
+                debug!(error, "not applied, another host serves the parent");
+            }
             (not_applied(planned.outcome, error), false)
         }
     };
@@ -313,7 +318,7 @@ fn clear_state(pass: &Pass<'_>, reason: &Skip) {
 async fn release(context: &Context, parent: &Object) -> Result<(), WriteFailure> {
     let mut target = context.target(parent);
     let id = parent.id();
-    let writer = &context.shared.writer;
+    let writer = context.shared.writer_for(&id);
     match writer.release(&mut target, &context.plugin).await {
         Ok(written) => {
             info!("released the parent without its guest");
@@ -329,7 +334,14 @@ async fn release(context: &Context, parent: &Object) -> Result<(), WriteFailure>
         }
         Err(error) => {
             record_failure(context, &id, &id, Some(target.resource_version()), &error);
-            warn!(error = %error_chain(&error), "failed to release the parent");
+            if error.is_conflict_only() {
+                debug!(
+                    category = error.category(),
+                    "the parent is not released yet"
+                );
+            } else {
+                warn!(error = %error_chain(&error), "failed to release the parent");
+            }
             Err(error.finalizer_failure())
         }
     }

@@ -176,7 +176,7 @@ async fn write(
     let context = pass.context;
     let id = parent.id();
     let repeatable = contested::status_write(context, parent);
-    let error = match context.shared.writer.status(target, due).await {
+    let error = match context.shared.writer_for(&id).status(target, due).await {
         Ok(written) => {
             record_write(context, &id, &id, "status", &written);
             record_status(context, repeatable, parent, &written);
