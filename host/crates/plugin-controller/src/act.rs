@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tracing::info;
 
 pub use activate::Start;
-pub(crate) use activate::{Activated, Refusal};
+pub(crate) use activate::{Activated, Refusal, start};
 pub(crate) use release::{release_dropped_kinds, release_parents, remove_finalizer};
 
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use innkeeper_model::{Condition, ConditionStatus, GroupKind, PluginReason, reason};
+use innkeeper_model::{Condition, ConditionStatus, GroupKind, PluginName, PluginReason, reason};
 use innkeeper_plan::synced;
 
 use crate::{
@@ -24,6 +24,34 @@ const CACHE_FULL: &str = "CacheFull";
 
 /// Condition type: the declared revision faulted too often, and the previous revision is active again.
 const ROLLED_BACK: &str = "RolledBack";
+
+/// Returns the condition for parents of kinds that lost their grant.
+pub(crate) fn kinds_not_served(plugin: &PluginName, kinds: &BTreeSet<GroupKind>) -> Condition {
+    let kinds: Vec<String> = kinds.iter().map(ToString::to_string).collect();
+    let message = format!(
+        "Plugin {plugin} no longer serves parents of {}: spec.grants.parents of the Plugin lacks the kind. The children stay as they are; the object is reconciled again once the kind is granted",
+        kinds.join(", "),
+    );
+    synced(
+        ConditionStatus::Unknown,
+        reason::PLUGIN_NOT_SERVING,
+        message,
+    )
+}
+
+/// Returns the condition for all parents of a Plugin whose condition Serving is False with this reason.
+pub(crate) fn not_served(plugin: &PluginName, why: &str) -> Condition {
+    // Omits the failure message, which may differ in each attempt.
+    let message = format!(
+        "Plugin {plugin} does not serve: its condition {} is False with the reason {why}. The children stay as they are; the object is reconciled again once the Plugin serves, see kubectl describe plugin {plugin}",
+        Stage::Serving,
+    );
+    synced(
+        ConditionStatus::Unknown,
+        reason::PLUGIN_NOT_SERVING,
+        message,
+    )
+}
 
 impl Facts<'_> {
     /// Returns all conditions in stage order; without a declaration, the reason for that.
@@ -54,15 +82,9 @@ impl Facts<'_> {
         let is_certain = |failure: &StageFailure| {
             failure.status == ConditionStatus::False && failure.reason != PluginReason::ParentTaken
         };
-        let unknown = ConditionStatus::Unknown;
         let ungranted = self.ungranted();
         if serving.status == ConditionStatus::True && !ungranted.is_empty() {
-            let kinds: Vec<String> = ungranted.iter().map(ToString::to_string).collect();
-            let message = format!(
-                "Plugin {name} no longer serves parents of {}: spec.grants.parents of the Plugin lacks the kind. The children stay as they are; the object is reconciled again once the kind is granted",
-                kinds.join(", "),
-            );
-            return Some(synced(unknown, reason::PLUGIN_NOT_SERVING, message));
+            return Some(kinds_not_served(name, &ungranted));
         }
         // A missing kind has no parents, and other kinds' parents have passes.
         if serving.status != ConditionStatus::False
@@ -71,12 +93,7 @@ impl Facts<'_> {
         {
             return None;
         }
-        // Omits the failure message, which may differ in each attempt.
-        let message = format!(
-            "Plugin {name} does not serve: its condition {} is False with the reason {}. The children stay as they are; the object is reconciled again once the Plugin serves, see kubectl describe plugin {name}",
-            serving.kind, serving.reason,
-        );
-        Some(synced(unknown, reason::PLUGIN_NOT_SERVING, message))
+        Some(not_served(name, &serving.reason))
     }
 
     /// Returns the parent kinds that the active revision stopped serving because their grant was removed.

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use innkeeper_apply::Writer;
 use innkeeper_cluster::{Cause, Cluster, Interest, Observed, Registration};
 use innkeeper_model::{
     GroupKind, Gvk, Object, ObjectId, PluginName, PluginReason, Resource, Retry, Scope, Selector,
@@ -109,6 +110,11 @@ impl Context {
 
     pub(crate) fn cluster(&self) -> &Cluster {
         &self.shared.cluster
+    }
+
+    /// The writer for Plugins, which only the leader writes.
+    pub(crate) fn writer(&self) -> &Writer {
+        self.shared.writers.leader()
     }
 
     /// Runs an operation on the claims, and triggers the Plugins that it affects.

@@ -176,6 +176,13 @@ async fn install(
     // A host without permission to read CRDs, or without the hash key, cannot compare them with the installed ones.
     let may_install = crds == Crds::Install && shared.cluster.reads_definitions();
     let hash_key = shared.hash_key.get().filter(|_| may_install);
+    // A follower starts before a new cluster's leader has created the key.
+    if may_install && hash_key.is_none() && !shared.writers.shards().is_one() {
+        return Err(Error::AwaitsLeader {
+            plugin: plugin.clone(),
+            what: "the hash key is missing".to_owned(),
+        });
+    }
     if hash_key.is_none() && serving.grants.own_definitions {
         return Err(Error::DefinitionsUnknown {
             plugin: plugin.clone(),
@@ -287,6 +294,12 @@ async fn apply(
         debug!(%plugin, crd = name, "skipped the CRD: it needs no change");
         return Ok(false);
     };
+    if !shared.writers.leader().has_claim() {
+        return Err(Error::AwaitsLeader {
+            plugin: plugin.clone(),
+            what: format!("the CustomResourceDefinition {name} is missing or differs"),
+        });
+    }
     info!(%plugin, crd = name, "installing the CRD");
     let new_rules = match installed {
         Some(Installed::Replaceable { new_rules }) => new_rules,
@@ -301,7 +314,8 @@ async fn apply(
         );
     }
     shared
-        .writer
+        .writers
+        .leader()
         .crd(plugin, &write)
         .await
         .map_err(|source| Error::ApplyCrd {

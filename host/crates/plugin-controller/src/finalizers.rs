@@ -123,8 +123,12 @@ async fn release_one(
     if registration.is_behind(&id) || attempt.is_forbidden() {
         return;
     }
+    // The holder of the parent's shard does it.
+    if !shared.cluster.holds(id.namespace.as_deref()) {
+        return;
+    }
     let mut target = Target::new(parent, &shared.resource_of(parent));
-    match shared.writer.release(&mut target, plugin).await {
+    match shared.writer_for(&id).release(&mut target, plugin).await {
         Ok(Some(written)) => {
             info!(%plugin, parent = %id, gone = written.gone, "released the parent without its guest");
             expect_write(registration, &id, &written);

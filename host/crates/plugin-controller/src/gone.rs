@@ -1,14 +1,19 @@
 //! Parents of deleted Plugins: reports the deletion in their Synced condition. Their children stay, and no pass
 //! follows.
 
-use std::{collections::BTreeSet, convert::Infallible, mem, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    convert::Infallible,
+    mem,
+    time::Duration,
+};
 
 use innkeeper_cluster as cluster;
 use innkeeper_model::{
     Condition, ConditionStatus, GroupKind, Gvk, Object, PluginName, error_chain, reason,
 };
 use innkeeper_plan::synced;
-use innkeeper_reconcile::Role;
+use innkeeper_reconcile::{Role, Shared};
 use tokio::time::sleep;
 use tracing::debug;
 
@@ -20,6 +25,9 @@ use crate::{
 
 /// Check interval for deleted Plugins' parents; without deleted Plugins a check costs nothing.
 const CHECK_PERIOD: Duration = Duration::from_secs(1);
+
+/// A follower's check interval; each check reads the inventory.
+const FOLLOWER_CHECK_PERIOD: Duration = Duration::from_secs(10);
 
 /// Records that a Plugin was deleted, or is being deleted, to report it to the parents.
 pub(crate) fn record_deletion(cx: &Context, name: &PluginName) {
@@ -79,17 +87,46 @@ async fn report_deletion(cx: &Context, name: &PluginName, watches: &mut ParentWa
     // If another plugin serves a kind now, its passes report on the parents.
     cx.with_claims(|claims| kinds.retain(|kind| claims.holder(kind).is_none()));
     let verdict = |parent: &Object| verdict(name, parent);
-    if !update_all(cx, name, watches, &kinds, verdict).await || is_there {
+    let outdated = update_all(&cx.shared, name, watches, &kinds, verdict).await;
+    // The holders of other shards do theirs, and find the kinds by the record below.
+    if outdated.own || outdated.others || is_there {
         return false;
     }
     // Last, because the next process finds the remaining parents by this record.
     inventory
-        .remove(name, Role::Served, &served)
+        .remove(cx.writer(), name, Role::Served, &served)
         .await
         .inspect_err(|error| {
             debug!(plugin = %name, error = %error_chain(error), "failed to remove a deleted Plugin from the inventory");
         })
         .is_ok()
+}
+
+/// Writes the condition to the parents in a follower's shards, until the leader finds that all parents have it.
+pub(crate) async fn report_deletions_as_follower(
+    shared: &Shared,
+    is_there: impl Fn(&PluginName) -> bool,
+    has_passes: impl Fn(&GroupKind) -> bool,
+) -> Infallible {
+    let mut deleted: BTreeMap<PluginName, ParentWatches> = BTreeMap::new();
+    loop {
+        sleep(FOLLOWER_CHECK_PERIOD).await;
+        if let Err(error) = shared.inventory.refresh().await {
+            debug!(error = %error_chain(&error), "failed to read the inventory");
+            continue;
+        }
+        let mut names = shared.inventory.plugins(Role::Served);
+        names.retain(|name| !is_there(name));
+        deleted.retain(|name, _| names.contains(name));
+        for name in names {
+            let served = shared.inventory.kinds(&name, Role::Served);
+            let kinds = served.iter().map(Gvk::group_kind);
+            let kinds = kinds.filter(|kind| !has_passes(kind)).collect();
+            let watches = deleted.entry(name.clone()).or_default();
+            let verdict = |parent: &Object| verdict(&name, parent);
+            update_all(shared, &name, watches, &kinds, verdict).await;
+        }
+    }
 }
 
 fn verdict(plugin: &PluginName, parent: &Object) -> UnservedConditions {

@@ -4,7 +4,7 @@ use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
 
 use innkeeper_cluster::Interest;
 use innkeeper_model::{GroupKind, Gvk, Limits, PluginName, error_chain};
-use innkeeper_reconcile::{RecentFault, Reconciler, Revision, Role, Shared};
+use innkeeper_reconcile::{RecentFault, Reconciler, RecordError, Revision, Role, Shared};
 use tracing::{info, warn};
 
 use super::{Error, Loaded, crds::CheckedDefinitions, resource::Crds};
@@ -80,14 +80,7 @@ pub async fn serve(
             .parents()
             .map(|parent| parent.kind.clone())
             .collect();
-        shared
-            .inventory
-            .record(&loaded.name, Role::Finalizing, &parents)
-            .await
-            .map_err(|source| Error::RecordParents {
-                plugin: loaded.name.clone(),
-                source: Box::new(source),
-            })?;
+        record_finalizing(shared, &loaded.name, &parents).await?;
     }
     let served = PluginControllers::new(shared, &loaded.name, &serving);
     info!(
@@ -100,6 +93,33 @@ pub async fn serve(
     Ok(served)
 }
 
+/// Records parent kinds that will have a plugin's finalizer; a follower waits until the leader has.
+async fn record_finalizing(
+    shared: &Shared,
+    plugin: &PluginName,
+    parents: &BTreeSet<Gvk>,
+) -> Result<(), Error> {
+    let failed = |source| Error::RecordParents {
+        plugin: plugin.clone(),
+        source: Box::new(source),
+    };
+    let inventory = &shared.inventory;
+    let leader = shared.writers.leader();
+    if leader.has_claim() {
+        let recorded = inventory.record(leader, plugin, Role::Finalizing, parents);
+        return recorded.await.map_err(failed);
+    }
+    let refreshed = inventory.refresh().await.map_err(RecordError::from);
+    refreshed.map_err(failed)?;
+    if parents.is_subset(&inventory.kinds(plugin, Role::Finalizing)) {
+        return Ok(());
+    }
+    Err(Error::AwaitsLeader {
+        plugin: plugin.clone(),
+        what: "its parent kinds are not recorded".to_owned(),
+    })
+}
+
 /// Returns a plugin file's interests once it is active, one for each parent kind.
 pub fn interests(loaded: &Loaded, once_made: &BTreeSet<Gvk>) -> Vec<Interest> {
     // Only the cache bound depends on the limits, and the highest one registered counts.
@@ -110,6 +130,10 @@ pub fn interests(loaded: &Loaded, once_made: &BTreeSet<Gvk>) -> Vec<Interest> {
 
 /// Removes child kinds from the inventory once the plugin does not create them any more and no child is left.
 pub async fn forget_unused_kinds(shared: &Shared, served: &PluginControllers) {
+    // With several shards this host sees only some of the children.
+    if !shared.writers.shards().is_one() {
+        return;
+    }
     for kind in shared.inventory.kinds(&served.name, Role::Child) {
         let unused = |reconciler: &Arc<Reconciler>| {
             // The host watches recorded kinds to prune earlier revisions' children, so an unknown count keeps the kind.
@@ -122,7 +146,7 @@ pub async fn forget_unused_kinds(shared: &Shared, served: &PluginControllers) {
         let kinds = BTreeSet::from([kind.clone()]);
         if let Err(error) = shared
             .inventory
-            .remove(&served.name, Role::Child, &kinds)
+            .remove(shared.writers.leader(), &served.name, Role::Child, &kinds)
             .await
         {
             warn!(plugin = %served.name, %kind, error = %error_chain(&error), "failed to remove a kind from the inventory");

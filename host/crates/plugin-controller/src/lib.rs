@@ -15,6 +15,7 @@ mod decide;
 mod definition;
 mod files;
 mod finalizers;
+mod follow;
 mod gone;
 mod kinds;
 mod load;
@@ -45,6 +46,7 @@ use innkeeper_cluster as cluster;
 use innkeeper_crd as crd;
 use innkeeper_model::{GroupKind, Gvk, Limits, Manifest, PluginName, Retry};
 use innkeeper_policy::Grants;
+use innkeeper_reconcile::RecordError;
 use innkeeper_sandbox::{Engine, artifact};
 use serde_json::{Map, Value};
 
@@ -53,6 +55,7 @@ pub use context::{ManagerContext, plugin_kind};
 pub use crds::keep_definitions;
 pub use definition::DefinitionCheck;
 pub use files::{Loaded, admit, grants_of, load};
+pub use follow::{Follower, FollowerContext};
 pub use kinds::{PluginControllers, forget_unused_kinds, interests, serve};
 pub use load::Loader;
 pub use manager::Manager;
@@ -157,6 +160,16 @@ pub enum Error {
         #[source]
         source: Box<apply::Error>,
     },
+    /// Only the leader installs definitions and records kinds.
+    #[error(
+        "the leader among the hosts has not installed plugin {plugin} yet: {what}; if it does not, read its log"
+    )]
+    AwaitsLeader {
+        /// The plugin.
+        plugin: PluginName,
+        /// The missing part.
+        what: String,
+    },
     /// Failed to record the parent kinds that will have the plugin's finalizer.
     #[error("failed to record the kinds of parents of plugin {plugin}")]
     RecordParents {
@@ -164,7 +177,7 @@ pub enum Error {
         plugin: PluginName,
         /// The cause.
         #[source]
-        source: Box<apply::Error>,
+        source: Box<RecordError>,
     },
     /// The children of cluster-scoped parents may be in any namespace, but the host sees only some.
     #[error(
@@ -194,6 +207,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Returns true if this host is not the leader, and waits for the leader's work.
+    pub const fn awaits_leader(&self) -> bool {
+        matches!(self, Self::AwaitsLeader { .. })
+    }
+
     /// Returns when the same step may succeed.
     pub fn retry(&self) -> Retry {
         match self {
@@ -209,11 +227,11 @@ impl Error {
             Self::CrdRefused { .. }
             | Self::DefinitionsUnknown { .. }
             | Self::ReadCrd { .. }
-            | Self::NotServed { .. } => Retry::Backoff,
+            | Self::NotServed { .. }
+            | Self::AwaitsLeader { .. } => Retry::Backoff,
             // Also a rejected write is retried, for the same reason.
-            Self::ApplyCrd { source, .. } | Self::RecordParents { source, .. } => {
-                source.retry().max(Retry::Backoff)
-            }
+            Self::ApplyCrd { source, .. } => source.retry().max(Retry::Backoff),
+            Self::RecordParents { source, .. } => source.retry().max(Retry::Backoff),
         }
     }
 }

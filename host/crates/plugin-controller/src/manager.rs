@@ -129,7 +129,7 @@ impl Manager {
         let shared = &self.cx.shared;
         // With a selector, Plugins move between hosts, so another host may have written the inventory meanwhile.
         if let (Some(_), Ok(name)) = (&self.cx.selector, PluginName::new(&plugin.name))
-            && let Err(error) = shared.inventory.refresh(self.cx.cluster(), &name).await
+            && let Err(error) = shared.inventory.refresh().await
         {
             warn!(plugin = %name, error = %error_chain(&error), "failed to read the inventory of the plugin");
             return None;

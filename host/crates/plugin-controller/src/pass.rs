@@ -4,7 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use innkeeper_model::{Object, PluginName, PluginReason, Retry};
+use innkeeper_model::{GroupKind, Object, PluginName, PluginReason, Retry};
 use innkeeper_reconcile::{Next, Role};
 use tokio::time::Instant;
 use tracing::{debug, info};
@@ -47,7 +47,11 @@ pub(crate) async fn run(
     let facts = facts(object, state, Ok(&declared), &missing);
     let synced = facts.synced_of_parents();
     let ungranted = facts.ungranted();
-    report_unserved(cx, &declared, &mut state.unserved, synced, ungranted).await;
+    let is_own = |kind: &GroupKind| {
+        cx.with_claims(|claims| claims.holder(kind).is_none_or(|by| *by == declared.name))
+    };
+    let unserved = &mut state.unserved;
+    report_unserved(&cx.shared, &declared, unserved, synced, ungranted, is_own).await;
     // Report: writes the status.
     report(cx, &mut subject, state, Ok(&declared), &missing).await
 }

@@ -124,7 +124,7 @@ async fn record_event(cx: &Context, object: &Object, event: &Event) {
     let Some(write) = events.due(&plugin, object, event, true, now) else {
         return;
     };
-    if let Err(error) = events.write(&cx.shared.writer, &write).await {
+    if let Err(error) = events.write(cx.writer(), &write).await {
         debug!(%plugin, error = %error_chain(&error), "failed to write an Event about a Plugin");
     }
 }
@@ -157,7 +157,7 @@ async fn write(
     if wait.is_some() {
         return Ok(wait);
     }
-    let written = cx.shared.writer.status(&mut subject.target, &write).await;
+    let written = cx.writer().status(&mut subject.target, &write).await;
     let id = object.id();
     match written {
         Ok(written) => {

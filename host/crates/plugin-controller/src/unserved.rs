@@ -14,11 +14,11 @@ use innkeeper_apply::{self as apply, Target};
 use innkeeper_cluster::Registration;
 use innkeeper_model::{Condition, GroupKind, Manifest, Object, PluginName, reason};
 use innkeeper_plan::{self as plan, ParentProgress, StatusWrite};
+use innkeeper_reconcile::Shared;
 use tokio::time::Instant;
 use tracing::info;
 
 use crate::{
-    context::Context,
     parent_watches::{CONCURRENT_WRITES, ParentWatches, parents},
     refusals::AttemptRefusals,
     resource::Declared,
@@ -63,13 +63,14 @@ impl Unserved {
 }
 
 /// Writes this condition to the parents if the plugin does not serve. If only some kinds lost their grant, `kinds`
-/// names them, and the others have passes.
+/// names them, and the others have passes. `is_own` is false for kinds that another plugin serves.
 pub(crate) async fn report_unserved(
-    cx: &Context,
+    shared: &Shared,
     declared: &Declared,
     unserved: &mut Unserved,
     synced: Option<Condition>,
     mut kinds: BTreeSet<GroupKind>,
+    is_own: impl Fn(&GroupKind) -> bool,
 ) {
     let Some(synced) = synced else {
         *unserved = Unserved {
@@ -90,42 +91,52 @@ pub(crate) async fn report_unserved(
         kinds.extend(declared.terms.grants.parents.keys().cloned());
     }
     // Another plugin's passes report on the parents of its kinds.
-    cx.with_claims(|claims| {
-        kinds.retain(|kind| claims.holder(kind).is_none_or(|by| *by == declared.name));
-    });
+    kinds.retain(is_own);
     let verdict = |_: &Object| UnservedConditions {
         synced: synced.clone(),
         ready: None,
     };
-    let all_updated = update_all(cx, &declared.name, &mut unserved.watches, &kinds, verdict).await;
-    let wait = if all_updated {
-        REFRESH_PERIOD
-    } else {
+    let watches = &mut unserved.watches;
+    let outdated = update_all(shared, &declared.name, watches, &kinds, verdict).await;
+    let wait = if outdated.own {
         UPDATE_PERIOD
+    } else {
+        REFRESH_PERIOD
     };
     let refused_until = unserved.watches.due();
     unserved.due = Some(refused_until.unwrap_or_else(|| Instant::now() + wait));
 }
 
-/// Writes a condition to parents of these kinds; returns false if some may still lack it.
+/// The parents that may still lack a condition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outdated {
+    /// Some are in this host's shards.
+    pub(crate) own: bool,
+    /// Some are in other hosts' shards.
+    pub(crate) others: bool,
+}
+
+/// Writes a condition to this host's parents of these kinds.
 pub(crate) async fn update_all(
-    cx: &Context,
+    shared: &Shared,
     name: &PluginName,
     watches: &mut ParentWatches,
     kinds: &BTreeSet<GroupKind>,
     conditions_for: impl Fn(&Object) -> UnservedConditions,
-) -> bool {
-    let shared = &cx.shared;
+) -> Outdated {
     watches.retain(kinds);
+    let mut outdated = Outdated::default();
     if watches.due().is_some() {
-        return false;
+        return Outdated {
+            own: true,
+            others: true,
+        };
     }
     let attempt = AttemptRefusals::default();
     let written = AtomicUsize::new(0);
     let mut writes_left = WRITES_MAX;
-    let mut all_updated = true;
     for kind in kinds {
-        let Some(registration) = watches.watch(cx.cluster(), name, kind) else {
+        let Some(registration) = watches.watch(&shared.cluster, name, kind) else {
             continue;
         };
         let mut due: Vec<_> = parents(registration)
@@ -134,7 +145,11 @@ pub(crate) async fn update_all(
                 Some((parent, write))
             })
             .collect();
-        all_updated &= registration.waiting().is_empty() && due.is_empty();
+        let seen = due.len();
+        due.retain(|(parent, _)| shared.cluster.holds(parent.namespace.as_deref()));
+        let is_listed = registration.waiting().is_empty();
+        outdated.own |= !is_listed || !due.is_empty();
+        outdated.others |= !is_listed || due.len() < seen;
         // The cache does not show the last write yet, so another one would only repeat it.
         due.retain(|(parent, _)| !registration.is_behind(&parent.id()));
         // Changes of the Plugin wait for this pass, so the next pass writes the rest.
@@ -145,7 +160,7 @@ pub(crate) async fn update_all(
                 if attempt.is_forbidden() {
                     return;
                 }
-                match update_one(cx, registration, parent, write).await {
+                match update_one(shared, registration, parent, write).await {
                     Ok(()) => {
                         written.fetch_add(1, Ordering::Relaxed);
                     }
@@ -160,19 +175,18 @@ pub(crate) async fn update_all(
     if parents > 0 {
         info!(plugin = %name, parents, "told parents that their plugin does not serve");
     }
-    all_updated
+    outdated
 }
 
 async fn update_one(
-    cx: &Context,
+    shared: &Shared,
     registration: &Registration,
     parent: &Object,
     write: &StatusWrite,
 ) -> Result<(), apply::Error> {
-    let shared = &cx.shared;
     let id = parent.id();
     let mut target = Target::new(parent, &shared.resource_of(parent));
-    let written = shared.writer.status(&mut target, write).await?;
+    let written = shared.writer_for(&id).status(&mut target, write).await?;
     registration.expect_version(&id, &id, written.resource_version);
     Ok(())
 }

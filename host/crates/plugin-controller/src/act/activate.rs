@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use innkeeper_model::{Limits, Manifest, PluginName, PluginReason, Retry};
 use innkeeper_reconcile::Revision;
 use innkeeper_sandbox::Plugin;
-use tokio::time::Instant;
+use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{debug, info};
 
@@ -146,7 +146,10 @@ pub(super) async fn activate(
     // The passes for kinds that the new revision lacks have ended, so another plugin may have them.
     cx.with_claims(|claims| claims.release(name, &kinds));
     let passes = match passes {
-        None if !terms.suspend => Some(start(cx, &served, Arc::clone(&serving.limits)).await),
+        None if !terms.suspend => {
+            let limits = Arc::clone(&serving.limits);
+            Some(start(&cx.starts, &cx.stop, &served, limits).await)
+        }
         passes => passes,
     };
     if is_new {
@@ -188,7 +191,8 @@ pub(super) async fn bind(
         info!(plugin = %declared.name, "stopping the passes: the active revision lacks required grants");
         active.drain().await;
     } else if active.passes.is_none() && !active.terms.suspend {
-        active.passes = Some(start(cx, &active.served, serving.limits).await);
+        let passes = start(&cx.starts, &cx.stop, &active.served, serving.limits);
+        active.passes = Some(passes.await);
     }
 }
 
@@ -316,9 +320,15 @@ async fn prepare(
     }
 }
 
-async fn start(cx: &Context, served: &Arc<PluginControllers>, limits: Arc<Limits>) -> Passes {
+/// Has the passes of a plugin run until `stop`, or until they are drained.
+pub(crate) async fn start(
+    starts: &mpsc::Sender<Start>,
+    stop: &CancellationToken,
+    served: &Arc<PluginControllers>,
+    limits: Arc<Limits>,
+) -> Passes {
     let passes = Passes {
-        stop: cx.stop.child_token(),
+        stop: stop.child_token(),
         ended: CancellationToken::new(),
     };
     let start = Start {
@@ -329,7 +339,7 @@ async fn start(cx: &Context, served: &Arc<PluginControllers>, limits: Arc<Limits
         ended: passes.ended.clone().drop_guard(),
     };
     // Fails only at process exit, when the receiver is dropped; then no pass must run.
-    drop(cx.starts.send(start).await);
+    drop(starts.send(start).await);
     passes
 }
 

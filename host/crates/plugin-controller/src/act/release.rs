@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use innkeeper_apply::{self as apply, Target};
 use innkeeper_model::{Gvk, PluginName, PluginReason, error_chain};
-use innkeeper_reconcile::{Next, Revision, Role};
+use innkeeper_reconcile::{Next, RecordError, Revision, Role};
 use tracing::warn;
 
 use crate::{
@@ -32,6 +32,10 @@ pub(super) async fn record_parents(
         let retry = error.retry();
         Stage::Serving.error(PluginReason::NotHeld, &error, retry)
     };
+    let not_recorded = |error: RecordError| {
+        let retry = error.retry();
+        Stage::Serving.error(PluginReason::NotHeld, &error, retry)
+    };
     let inventory = &cx.shared.inventory;
     let parents = serving
         .parents()
@@ -39,20 +43,20 @@ pub(super) async fn record_parents(
         .collect();
     // Without a finalizer, too: a host that starts after the Plugin's deletion finds the parents by this record.
     inventory
-        .record(name, Role::Served, &parents)
+        .record(cx.writer(), name, Role::Served, &parents)
         .await
-        .map_err(failed)?;
+        .map_err(not_recorded)?;
     if !serving.plugin.manifest().finalize {
         return Ok(());
     }
     if !target.has_finalizer(&cx.name.finalizer()) {
-        let written = cx.shared.writer.add_finalizer(target, &cx.name).await;
+        let written = cx.writer().add_finalizer(target, &cx.name).await;
         expect_write(&cx.registration, &id_of(name), &written.map_err(failed)?);
     }
     inventory
-        .record(name, Role::Finalizing, &parents)
+        .record(cx.writer(), name, Role::Finalizing, &parents)
         .await
-        .map_err(failed)
+        .map_err(not_recorded)
 }
 
 /// Removes the finalizer from parent kinds that the active revision does not finalize.
@@ -86,7 +90,10 @@ pub(crate) async fn release_parents(
         .release(&cx.shared, name, kinds, ReleaseScope::All)
         .await;
     let inventory = &cx.shared.inventory;
-    if let Err(error) = inventory.remove(name, Role::Finalizing, &free).await {
+    if let Err(error) = inventory
+        .remove(cx.writer(), name, Role::Finalizing, &free)
+        .await
+    {
         warn!(plugin = %name, error = %error_chain(&error), "failed to remove kinds of parents from the inventory");
         // Otherwise a deleted Plugin would go while its kinds are still recorded.
         remaining.push("the inventory cannot be written".to_owned());
@@ -97,7 +104,7 @@ pub(crate) async fn release_parents(
 
 /// Removes the host's finalizer from a Plugin.
 pub(crate) async fn remove_finalizer(cx: &Context, target: &mut Target, name: &PluginName) -> Next {
-    match cx.shared.writer.release(target, &cx.name).await {
+    match cx.writer().release(target, &cx.name).await {
         Ok(None) => Next::UntilChanged,
         Ok(Some(written)) => {
             expect_write(&cx.registration, &id_of(name), &written);

@@ -97,6 +97,12 @@ impl History {
         self.0.iter().filter(stays).filter_map(past)
     }
 
+    /// Returns the active revision; none while the plugin does not serve.
+    pub(crate) fn active(&self) -> Option<PastRevision> {
+        let latest = self.0.first()?;
+        past(latest).filter(|_| latest.served_until.is_none())
+    }
+
     /// Returns rollback targets for the active revision, latest first.
     pub(crate) fn good(&self) -> impl Iterator<Item = PastRevision> {
         let good = |entry: &&HistoryEntry| entry.verdict == HistoryVerdict::Good;
@@ -311,7 +317,9 @@ mod tests {
         history.pass();
         history.begin(&past_of("a"), &Activation::Declared, at(30));
         check(&history, &["a 30- Trial", "b 20-30 Good"]);
+        assert_eq!(history.active(), Some(past_of("a")));
         history.end(at(40));
+        assert_eq!(history.active(), None);
         history.end(at(50));
         check(&history, &["a 30-40 Trial", "b 20-30 Good"]);
     }
