@@ -8,6 +8,7 @@ use innkeeper_model::{Access, Expression, Gvk, Resource, Scope};
 use super::{
     error::Error,
     present::object_of,
+    section::Section,
     stored::{Shape, keep},
     viewer::list_objects,
     wire::{WatchTarget, Wire},
@@ -40,7 +41,7 @@ impl LeaseReader {
         let labelled = Expression::Equal(key.to_owned(), value.to_owned());
         let target = WatchTarget {
             served: self.resource.clone(),
-            namespace: Some(self.namespace.as_str().into()),
+            section: Section::Namespace(self.namespace.as_str().into()),
             selector: labelled.into(),
             form: Access::Full,
         };

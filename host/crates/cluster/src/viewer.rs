@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use innkeeper_lease::LABEL_LEASE;
-use innkeeper_model::{Access, Expression, GroupKind, Object, Resource, Selector};
+use innkeeper_model::{Access, Expression, GroupKind, Object, Resource, Selector, Shard, Shards};
 
 use super::{
     discovery::{DiscoveryReader, ServedKinds},
@@ -44,12 +44,30 @@ impl Viewer {
 
     /// Lists all hosts' Leases.
     pub async fn leases(&self) -> Result<Vec<Object>, Error> {
-        let Some(served) = self.served(&GroupKind::new("coordination.k8s.io", "Lease")) else {
+        let Some(served) = self.served(&lease_kind()) else {
             return Ok(Vec::new());
         };
         let (key, value) = LABEL_LEASE;
         let labelled = Expression::Equal(key.to_owned(), value.to_owned());
         self.list(served, &labelled.into()).await
+    }
+
+    /// Returns true if the API server selects objects by shard; none if it serves no Leases, for which this asks.
+    pub async fn selects_shards(&self, shards: Shards) -> Result<Option<bool>, Error> {
+        let Some(served) = self.served(&lease_kind()) else {
+            return Ok(None);
+        };
+        let target = WatchTarget {
+            served: served.clone(),
+            section: Section::Shards(shards, [Shard::LEADER].into()),
+            selector: Selector::default(),
+            form: Access::Full,
+        };
+        let selects = self.wire.selects_shards(&target).await;
+        selects.map(Some).map_err(|source| Error::List {
+            kind: served.kind.clone(),
+            source,
+        })
     }
 
     /// Lists a kind's objects that match a label selector, in the API server's order.
@@ -84,4 +102,8 @@ pub(super) async fn list_objects(wire: &Wire, target: &WatchTarget) -> Result<Ve
         source,
     })?;
     Ok(objects)
+}
+
+fn lease_kind() -> GroupKind {
+    GroupKind::new("coordination.k8s.io", "Lease")
 }

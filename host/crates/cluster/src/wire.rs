@@ -300,6 +300,13 @@ impl Wire {
         Ok((request, bytes_max))
     }
 
+    /// Returns true if the server selects the objects of a section of shards.
+    pub(super) async fn selects_shards(&self, target: &WatchTarget) -> Result<bool, WireFailure> {
+        let (request, bytes_max) = self.page(target, Since::Now, None, Some(1))?;
+        let page = self.objects(request, bytes_max, |_, _| Ok(())).await?;
+        Ok(page.is_sharded)
+    }
+
     /// Starts a watch that the API server ends after `duration`.
     pub(super) async fn watch(
         &self,
