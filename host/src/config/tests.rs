@@ -295,6 +295,27 @@ fn hosts_take_turns_unless_told_not_to() {
 }
 
 #[test]
+fn shards_need_leases() {
+    let args = run(&["--shards", "4"]);
+    assert_eq!(
+        (args.lease.shards.get(), args.host_scope().shards.get()),
+        (4, 4)
+    );
+    assert!(run(&[]).lease.shards.is_one());
+    for (arguments, expected) in [
+        (&["--shards", "0"][..], "from 1 to 64"),
+        (&["--shards", "65"], "from 1 to 64"),
+        (
+            &["--shards", "2", "--leader-elect=false"],
+            "omit --leader-elect=false",
+        ),
+    ] {
+        let message = rejection(&[&["run"], arguments].concat());
+        assert!(message.contains(expected), "{message}");
+    }
+}
+
+#[test]
 fn rejects_a_lease_that_leaves_the_holder_no_time_to_stop() {
     for (flag, seconds, expected) in [
         (

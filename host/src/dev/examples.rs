@@ -104,7 +104,8 @@ pub(super) async fn apply(status: &StatusRegistry, examples: &[Example]) -> Resu
             document.default_namespace(default_namespace);
         }
         shared
-            .writer
+            .writers
+            .leader()
             .object(MANAGER, &document.object, &resource)
             .await
             .or_fail(

@@ -18,8 +18,8 @@ pub(super) async fn check_no_host(host: &RunArgs) -> Result<String, Failure> {
     let (address, client) = status::client(&host.cluster.connection, TIMEOUT).await?;
     let namespace = &host.cluster.host_namespace;
     let name = host.lease_name();
-    let lease = LeaseReader::new(client, TIMEOUT, namespace, &name)
-        .read()
+    let lease = LeaseReader::new(client, TIMEOUT, namespace)
+        .read(&name)
         .await
         .or_fail(
             Exit::Failure,

@@ -88,7 +88,7 @@ pub(super) async fn rows(status: &StatusRegistry, examples: &[Example]) -> Vec<R
                         Row::unknown(parent, "before its first pass")
                     }
                     Observed::Ready(observed) => Row::new(&observed.parent),
-                    Observed::Gone => continue,
+                    Observed::Gone | Observed::NotHeld => continue,
                     Observed::Behind { .. } => Row::unknown(parent, "being applied"),
                     Observed::NotReady { waiting, .. } => Row::unknown(parent, &reasons(&waiting)),
                     Observed::NamespaceFull { .. } => Row::unknown(

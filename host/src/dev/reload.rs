@@ -322,7 +322,8 @@ async fn apply(shared: &Shared, kind: &Gvk, object: &Map<String, Value>) -> Resu
         Failure::new(Exit::Failure, message)
     })?;
     shared
-        .writer
+        .writers
+        .leader()
         .object(MANAGER, object, &served)
         .await
         .map(drop)

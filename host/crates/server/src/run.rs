@@ -30,6 +30,7 @@ mod other_hosts;
 mod process;
 mod read_only;
 mod resources;
+mod shards;
 mod signals;
 mod standby;
 mod status_provider;
@@ -42,18 +43,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-use innkeeper_apply::{Events, Writer};
+use innkeeper_apply::{Events, Writers};
 use innkeeper_cluster::{Cluster, Reviewer};
 use innkeeper_command::{Exit, Failure, LogControl, OrFail as _, runtime};
-use innkeeper_lease::Claim;
+use innkeeper_lease::Claims;
 use innkeeper_metrics::Metrics;
-use innkeeper_model::Limits;
+use innkeeper_model::{HashKey, Limits};
 use innkeeper_plugin_controller::{self as plugins, Loaded, Warm};
 use innkeeper_reconcile::{Inventory, NamespaceBudgets, PassFiles, Recordings, Shared};
 use innkeeper_sandbox::{Engine, Pool};
 use jiff::Timestamp;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{sync::Notify, task::spawn_blocking, time::sleep};
+use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use crate::{
@@ -64,6 +66,7 @@ use clients::Clients;
 use files::LoadedFiles;
 pub use read_only::{client, read_only};
 use resources::PluginResources;
+use shards::{HeldShards, Leadership};
 pub use signals::{Shutdown, listen};
 pub use status_registry::StatusRegistry;
 use tasks::{LeaseKeeper, Tasks};
@@ -136,11 +139,13 @@ struct Host {
     status: Arc<StatusRegistry>,
 }
 
-/// A host that may write while `claim` is held.
+/// A host that may write while it holds claims.
 struct LeasedHost {
     host: Host,
-    claim: Claim,
+    claims: Claims,
     lease: LeaseKeeper,
+    /// Cancelled once the host is ready to hold shards.
+    ready: CancellationToken,
 }
 
 /// A host that serves plugins.
@@ -159,6 +164,7 @@ impl Host {
         let cluster = tasks.read(
             clients.client()?,
             &args.scope,
+            args.lease.shards,
             status.expect_heartbeat("watches"),
         );
         let reviewer = if args.admin.tls {
@@ -177,68 +183,67 @@ impl Host {
         })
     }
 
-    /// Starts the election; without one, the claim is unlimited.
-    fn with_lease(self) -> Result<LeasedHost, Failure> {
-        let (claim, election) = self.clients.claim(&self.args)?;
+    /// Prepares the election; without one, the claim is unlimited.
+    fn with_lease(mut self) -> Result<LeasedHost, Failure> {
+        let (user, checks) = HeldShards::new(self.cluster.clone(), Arc::clone(&self.status));
+        let (claims, election) = self.clients.claims(&self.args, user)?;
+        let ready = CancellationToken::new();
+        if self.is_sharded() {
+            self.tasks.background.spawn(checks);
+        } else {
+            // The only host's start needs the claim.
+            ready.cancel();
+        }
         Ok(LeasedHost {
-            lease: LeaseKeeper::start(election),
-            claim,
+            lease: LeaseKeeper::start(election, ready.clone()),
+            claims,
+            ready,
             host: self,
         })
     }
 
-    /// Loads the plugin files, waits for the claim, and starts the tasks of all plugins.
-    async fn start_plugins(&mut self, claim: &Claim, stop: &Shutdown) -> Result<(), Failure> {
-        let Self {
-            args,
-            cluster,
-            tasks,
-            status,
-            ..
-        } = self;
-        let namespace = &args.cluster.host_namespace;
-        let writer = Arc::new(Writer::new(self.clients.client()?, claim.clone()));
-        let other_hosts = self.clients.client()?;
-        let prepare = || key::prepare(cluster, &writer, namespace);
+    fn is_sharded(&self) -> bool {
+        !self.args.lease.shards.is_one()
+    }
+
+    /// Loads the plugin files, waits for the claim unless the host has shards, and starts the tasks of all plugins.
+    async fn start_plugins(&mut self, claims: &Claims, stop: &Shutdown) -> Result<(), Failure> {
+        let shards = self.args.lease.shards;
+        let writers = Writers::new(self.clients.client()?, shards, |shard| {
+            claims.of(shard).clone()
+        });
         // Returns the first failure: a host without a usable plugin does not wait for the API server.
-        let (files, prepared) = tokio::try_join!(files::load_all(args), async {
-            tasks::wait_for_namespaces(cluster).await?;
-            if !args.elects_leader() {
-                // Before `prepare`, which may already write.
-                other_hosts::check(other_hosts, args).await?;
-            }
-            if claim.is_held() {
-                // Only the holder may create the key; the others prepare after standby.
-                prepare().await.map(Some)
-            } else {
-                Ok(None)
-            }
-        })?;
+        let (files, prepared) =
+            tokio::try_join!(files::load_all(&self.args), self.prepare(claims, &writers))?;
         let LoadedFiles {
             pool,
             context,
             plugins,
         } = files;
-        tasks
+        self.tasks
             .background
             .spawn(unmap_idle_code(context.engine.clone()));
-        let resources = args
+        let namespace = &self.args.cluster.host_namespace;
+        let resources = self
+            .args
             .serves_resources()
-            .then(|| PluginResources::new(&args.sources, cluster, context, namespace))
+            .then(|| PluginResources::new(&self.args.sources, &self.cluster, context, namespace))
             .transpose()?;
         let (warm, (inventory, hash_key)) = if let Some(prepared) = prepared {
             (Warm::new(), prepared)
         } else {
             let waiting = (&*plugins, resources.as_ref());
-            let warm = standby::wait(cluster, &writer, claim, namespace, waiting, status).await?;
+            let Self {
+                cluster, status, ..
+            } = &*self;
+            let warm = standby::wait(cluster, claims.leader(), namespace, waiting, status).await?;
             let cache = cluster.clone();
-            tasks.background.spawn(async move {
-                // The last holder wrote until just now: passes wait until the cache includes those writes.
-                cache.check_freshness().await;
-                Ok(())
-            });
-            (warm, prepare().await?)
+            // The last holder wrote until just now: passes wait until the cache includes those writes.
+            self.tasks.check_freshness(cache);
+            let prepared = key::prepare(&self.cluster, writers.leader(), namespace).await?;
+            (warm, prepared)
         };
+        let args = &self.args;
         let shared = Arc::new(Shared {
             host_namespaces: args.cluster.host_namespaces(),
             tracer: self.traces.tracer(),
@@ -246,14 +251,61 @@ impl Host {
             check_predictions: args.plugins.check_predictions,
             pass_files: pass_files(&args.plugins).await,
             resync_period: args.plugins.resync_period,
-            ..shared(cluster.clone(), writer, pool, inventory, &status.metrics)
+            ..shared(
+                self.cluster.clone(),
+                writers,
+                pool,
+                inventory,
+                &self.status.metrics,
+            )
         });
-        tasks.watch_threads(&shared);
-        key::set_or_wait(&shared, hash_key, namespace, tasks);
+        self.tasks.watch_threads(&shared);
+        key::set_or_wait(&shared, hash_key, namespace, &mut self.tasks);
         // Before the tasks, which count their first installations down from this number.
-        status.serving(args.plugins.files().len(), plugins.len(), &shared);
-        self.spawn_plugins(&shared, plugins, resources, warm, stop);
+        self.status
+            .serving(args.plugins.files().len(), plugins.len(), &shared);
+        let leadership = self.leadership(&shared, claims);
+        self.spawn_plugins(&shared, plugins, resources, warm, &leadership, stop);
         Ok(())
+    }
+
+    /// Reads the inventory and the hash key; none for a host that has to wait for its claim first.
+    async fn prepare(
+        &self,
+        claims: &Claims,
+        writers: &Writers,
+    ) -> Result<Option<(Inventory, Option<HashKey>)>, Failure> {
+        let Self { args, cluster, .. } = self;
+        let namespace = &args.cluster.host_namespace;
+        tasks::wait_for_namespaces(cluster).await?;
+        if !args.elects_leader() {
+            // Before `prepare`, which may already write.
+            other_hosts::check(self.clients.client()?, args).await?;
+        }
+        if self.is_sharded() {
+            key::prepare_follower(cluster, namespace).await.map(Some)
+        } else if claims.leader().is_held() {
+            // Only the holder may create the key; the others prepare after standby.
+            key::prepare(cluster, writers.leader(), namespace)
+                .await
+                .map(Some)
+        } else {
+            Ok(None)
+        }
+    }
+
+    /// Returns the leadership, for which a host with shards waits while it serves.
+    fn leadership(&mut self, shared: &Arc<Shared>, claims: &Claims) -> Leadership {
+        if !self.is_sharded() {
+            return Leadership::begun();
+        }
+        let leadership = Leadership::default();
+        self.tasks.background.spawn(shards::lead(
+            Arc::clone(shared),
+            claims.leader().clone(),
+            leadership.clone(),
+        ));
+        leadership
     }
 
     /// Starts a task for each plugin file and one for the Plugin resources. The plugins take over their watches from
@@ -264,6 +316,7 @@ impl Host {
         loaded: Vec<Loaded>,
         resources: Option<PluginResources>,
         mut warm: Warm,
+        leadership: &Leadership,
         stop: &Shutdown,
     ) {
         let Tasks {
@@ -281,14 +334,16 @@ impl Host {
                 file,
                 Arc::clone(&limits),
                 warm,
+                leadership.clone(),
                 stop.clone(),
                 Arc::clone(status),
             ));
         }
         let shared = Arc::clone(shared);
         let status = Arc::clone(status);
+        let leadership = leadership.clone();
         if let Some(resources) = resources {
-            plugins.spawn(resources.serve(shared, claims, warm, stop, status));
+            plugins.spawn(resources.serve(shared, claims, warm, leadership, stop, status));
             return;
         }
         if shared.cluster.served(&plugins::plugin_kind()).is_some() {
@@ -307,9 +362,14 @@ impl LeasedHost {
     /// Starts the plugins, unless `stop` is requested or the lease is lost before.
     async fn with_plugins(mut self, stop: &Shutdown) -> Result<ServingHost, Failure> {
         let begin = Instant::now();
-        let Self { host, claim, lease } = &mut self;
+        let Self {
+            host,
+            claims,
+            lease,
+            ready,
+        } = &mut self;
         let started = tokio::select! {
-            started = Box::pin(host.start_plugins(claim, stop)) => {
+            started = Box::pin(host.start_plugins(claims, stop)) => {
                 started.inspect(|()| info!(elapsed = ?begin.elapsed(), "started"))
             }
             // `ServingHost::run` then ends in the same order as after a later signal.
@@ -317,7 +377,11 @@ impl LeasedHost {
             failure = lease.failed() => Err(failure),
         };
         match started {
-            Ok(()) => Ok(ServingHost(self)),
+            Ok(()) => {
+                // Not earlier, so that no shard is held while plugins are compiled.
+                ready.cancel();
+                Ok(ServingHost(self))
+            }
             Err(failure) => {
                 // The first failure is the cause.
                 drop(self.release().await);
@@ -358,14 +422,14 @@ impl ServingHost {
 /// Returns the context that all passes share, without traces and remembered passes.
 fn shared(
     cluster: Cluster,
-    writer: Arc<Writer>,
+    writers: Writers,
     pool: Pool,
     inventory: Inventory,
     metrics: &Arc<Metrics>,
 ) -> Shared {
     Shared {
         cluster,
-        writer,
+        writers,
         pool,
         inventory,
         host_namespaces: Vec::new(),

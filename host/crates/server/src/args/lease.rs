@@ -4,7 +4,7 @@ use std::{env, time::Duration};
 
 use innkeeper_command::{Exit, Failure, values::seconds};
 use innkeeper_lease::Times;
-use innkeeper_model::{Digest, Selector};
+use innkeeper_model::{Digest, Selector, Shards};
 
 /// Flags of leader election.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
@@ -25,6 +25,16 @@ pub struct LeaseArgs {
     /// innkeeper, or innkeeper-HASH of --namespaces and --plugin-selector].
     #[arg(long, value_name = "NAME")]
     lease_name: Option<String>,
+    /// Number of parts in which the host's replicas share out the parents, by namespace, 1 to 64. Each part has a lease,
+    /// and any replica may hold it. All replicas need the same number.
+    #[arg(
+        long,
+        value_name = "N",
+        env = "INNKEEPER_SHARDS",
+        default_value = "1",
+        value_parser = shards
+    )]
+    pub shards: Shards,
     /// Host name in the lease, followed by random characters [default: the Pod's name].
     #[arg(
         long = "lease-identity",
@@ -51,6 +61,7 @@ impl Default for LeaseArgs {
         Self {
             leader_elect: None,
             lease_name: None,
+            shards: Shards::ONE,
             identity: pod_name(),
             // The defaults in client-go.
             duration: seconds(15),
@@ -61,8 +72,18 @@ impl Default for LeaseArgs {
 }
 
 impl LeaseArgs {
-    /// Checks that the holder stops before another host takes over.
+    /// Checks that the holder stops before another host takes over, and that shards have holders.
     pub(super) fn check(&self) -> Result<(), Failure> {
+        if !self.is_on() {
+            if self.shards.is_one() {
+                return Ok(());
+            }
+            let message = format!(
+                "--shards {} needs a lease for each shard: omit --leader-elect=false",
+                self.shards
+            );
+            return Err(Failure::new(Exit::Usage, message));
+        }
         // No write begins in the last fifth of the deadline, so every renewal must come before it.
         let is_late = self.retry * 5 >= self.renew_deadline * 4;
         if self.duration > self.renew_deadline && !is_late {
@@ -101,6 +122,13 @@ impl LeaseArgs {
             retry: self.retry,
         }
     }
+}
+
+fn shards(text: &str) -> Result<Shards, String> {
+    text.parse()
+        .ok()
+        .and_then(Shards::new)
+        .ok_or_else(|| format!("give a number from 1 to {}", Shards::MAX))
 }
 
 /// Returns the default lease name for this scope: hosts with different scopes must not wait for each other.

@@ -58,10 +58,7 @@ impl RunArgs {
             );
             return Err(Failure::new(Exit::Usage, message));
         }
-        if self.elects_leader() {
-            self.lease.check()?;
-        }
-        Ok(())
+        self.lease.check()
     }
 
     /// Returns true if the host serves Plugin resources: without plugin files, or if the user asks for both.
@@ -80,6 +77,7 @@ impl RunArgs {
         HostScope {
             namespaces: namespaces.map(|names| names.iter().cloned().collect()),
             selector: self.sources.selector.clone().unwrap_or_default(),
+            shards: self.lease.shards,
         }
     }
 

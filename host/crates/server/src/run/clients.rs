@@ -11,15 +11,16 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header::USER_AGEN
 use innkeeper_apply::Writer;
 use innkeeper_cluster::LeaseReader;
 use innkeeper_command::{Exit, Failure, OrFail as _};
-use innkeeper_lease::{Claim, Election, ElectionParts};
+use innkeeper_lease::{Claim, Claims, KeeperParts, ShardKeeper};
 use innkeeper_metrics::Metrics;
 use jiff::Timestamp;
 use tower::{Service, layer::layer_fn};
 use tracing::info;
 
 use super::{
-    lease::{HostElection, StoredLease},
+    lease::{HostElection, StoredLeases},
     random_u64,
+    shards::HeldShards,
 };
 use crate::{
     args::{ConnectionArgs, RunArgs},
@@ -75,39 +76,42 @@ impl Clients {
         Ok(self.config.builder()?.with_layer(&counted).build())
     }
 
-    /// Returns the claim to write and the election that renews it with a lease in the host's namespace.
-    /// Without leader election, the claim is unlimited.
-    pub(super) fn claim(&self, args: &RunArgs) -> Result<(Claim, Option<HostElection>), Failure> {
+    /// Returns the claims to write and the election that renews them with Leases in the host's namespace; `user` learns
+    /// of each change. Without leader election, the claim is unlimited.
+    pub(super) fn claims(
+        &self,
+        args: &RunArgs,
+        user: HeldShards,
+    ) -> Result<(Claims, Option<HostElection>), Failure> {
         if !args.elects_leader() {
-            return Ok((Claim::unlimited(), None));
+            return Ok((Claims::unlimited(), None));
         }
-        let name = args.lease_name();
         let namespace = &args.cluster.host_namespace;
         let times = args.lease.times();
         // Half, so that a hanging renewal leaves time for a second one.
         let request_timeout = times.renew_deadline / 2;
         let client = self.client()?;
-        // Not the host's claim, which only these writes extend.
+        // Not the host's claims, which only these writes extend.
         let writer = Writer::new(client.clone(), Claim::unlimited()).with_deadline(request_timeout);
-        let store = StoredLease {
-            reader: LeaseReader::new(client, request_timeout, namespace, &name),
+        let store = StoredLeases {
+            reader: LeaseReader::new(client, request_timeout, namespace),
             writer,
             namespace: namespace.clone(),
-            name: name.clone(),
             scope: args.host_scope(),
         };
-        let parts = ElectionParts {
+        let parts = KeeperParts {
             store,
+            user,
             namespace: namespace.clone(),
-            name,
+            name: args.lease_name(),
             identity: self.identity.clone().unwrap_or_default(),
             times,
             now: Timestamp::now,
             seed: random_u64(),
             metrics: Arc::clone(&self.metrics),
         };
-        let claim = Claim::awaited();
-        Ok((claim.clone(), Some(Election::new(parts, claim))))
+        let claims = Claims::awaited(args.lease.shards);
+        Ok((claims.clone(), Some(ShardKeeper::new(parts, claims))))
     }
 }
 

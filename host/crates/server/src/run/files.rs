@@ -1,6 +1,6 @@
 //! Loads the plugin files of the command line, and serves each in a separate task.
 
-use std::{num::NonZeroU32, path::PathBuf, sync::Arc, thread};
+use std::{num::NonZeroU32, path::PathBuf, sync::Arc, thread, time::Duration};
 
 use futures::future::join_all;
 use innkeeper_cluster::Registration;
@@ -13,10 +13,13 @@ use innkeeper_sandbox::{
     artifact::{self, CompileBounds, Compiler, ConfigChecker, Program},
 };
 use tokio::{task::spawn_blocking, time::sleep};
-use tracing::{debug, error};
+use tracing::{debug, error, info};
 
-use super::{SANDBOX, Shutdown, StatusRegistry, controllers, standby, tasks};
+use super::{SANDBOX, Shutdown, StatusRegistry, controllers, shards::Leadership, standby, tasks};
 use crate::args::RunArgs;
+
+/// The pause until a follower looks again whether the leader has installed a plugin.
+const LEADER_RECHECK: Duration = Duration::from_secs(1);
 
 /// The loaded plugin files, with the parts that run them and Plugin resources.
 pub(super) struct LoadedFiles {
@@ -144,6 +147,7 @@ pub(super) async fn serve(
     loaded: Loaded,
     limits: Arc<Limits>,
     warm: Vec<Registration>,
+    leadership: Leadership,
     stop: Shutdown,
     status: Arc<StatusRegistry>,
 ) -> Result<(), Failure> {
@@ -160,9 +164,13 @@ pub(super) async fn serve(
     };
     let token = stop.first_token();
     let report = |problem| status.report_definitions(&served.name, problem);
+    let keep_definitions = async {
+        leadership.begins().await;
+        plugins::keep_definitions(&shared, &loaded, &limits, report).await
+    };
     tokio::select! {
         result = controllers::run_controllers(&shared, &served, &limits, token, &status) => result,
-        never = plugins::keep_definitions(&shared, &loaded, &limits, report) => match never {},
+        never = keep_definitions => match never {},
     }
 }
 
@@ -193,6 +201,7 @@ async fn install(
         let file = loaded.path.display();
         let backoff_delay = backoff.delay();
         let delay = match error.retry() {
+            _ if error.awaits_leader() => LEADER_RECHECK,
             Retry::Never | Retry::OnChange => {
                 error!(%file, error = %error_chain(&error), "plugin is not served");
                 return None;
@@ -200,10 +209,14 @@ async fn install(
             Retry::At(least) => backoff_delay.max(least),
             Retry::Backoff => backoff_delay,
         };
+        let awaits_leader = error.awaits_leader();
         let error = error_chain(&error).to_string();
         // Logs each cause once, because the attempts have no end.
         if last_error.as_ref() == Some(&error) {
             debug!(%file, error, again_in = ?delay, "plugin is still not served");
+        } else if awaits_leader {
+            info!(%file, why = error, "waiting for the leader");
+            last_error = Some(error);
         } else {
             error!(%file, error, "plugin is not served, retrying until it is");
             last_error = Some(error);

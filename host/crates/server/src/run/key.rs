@@ -1,6 +1,6 @@
 //! The cluster's hash key, created once and stored in a Secret in the host's namespace.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use innkeeper_apply::{self as apply, Writer};
@@ -14,7 +14,7 @@ use tracing::{error, info, warn};
 
 use super::{
     fill_random,
-    tasks::{Tasks, retry},
+    tasks::{self, Tasks, retry},
 };
 
 /// The key in the Secret's data.
@@ -42,32 +42,72 @@ pub(super) enum Error {
     Write(#[from] Box<apply::Error>),
 }
 
-/// Reads or creates the inventory and the hash key. Retries temporary failures.
+/// Reads the inventory, and reads or creates the hash key. Retries temporary failures.
 pub(super) async fn prepare(
     cluster: &Cluster,
-    writer: &Arc<Writer>,
+    writer: &Writer,
     namespace: &str,
 ) -> Result<(Inventory, Option<HashKey>), Failure> {
-    let inventory = retry(
+    let inventory = read_inventory(|| Inventory::read(cluster, namespace)).await?;
+    // Children need a key, so with kinds in the inventory a missing key is a lost one.
+    let may_create = inventory.is_empty();
+    let hash_key = get(|| obtain(cluster, writer, namespace, may_create)).await?;
+    Ok((inventory, hash_key))
+}
+
+/// Reads the inventory and the hash key, which the leader creates. Retries temporary failures.
+pub(super) async fn prepare_follower(
+    cluster: &Cluster,
+    namespace: &str,
+) -> Result<(Inventory, Option<HashKey>), Failure> {
+    let inventory = read_inventory(|| Inventory::read(cluster, namespace)).await?;
+    let hash_key = get(|| read(cluster, namespace)).await?;
+    Ok((inventory, hash_key))
+}
+
+/// Prepares a follower that has become the leader.
+pub(super) async fn prepare_leader(shared: &Shared) -> Result<(), Failure> {
+    read_inventory(|| shared.inventory.refresh()).await?;
+    let Shared {
+        cluster, inventory, ..
+    } = shared;
+    let writer = shared.writers.leader();
+    let may_create = inventory.is_empty();
+    if let Some(key) = get(|| obtain(cluster, writer, inventory.namespace(), may_create)).await? {
+        set(shared, key);
+    }
+    Ok(())
+}
+
+/// Retries temporary failures to read the inventory.
+pub(super) async fn read_inventory<T, F>(attempt: impl FnMut() -> F) -> Result<T, Failure>
+where
+    F: Future<Output = Result<T, InventoryError>>,
+{
+    retry(
         "read the inventory",
         |error| matches!(error, InventoryError::Read { .. }),
-        || Inventory::read(cluster, Arc::clone(writer), namespace),
+        attempt,
     )
     .await
     .or_fail(
         Exit::Failure,
         "failed to read the inventory of kinds that plugins have created",
-    )?;
-    // Children need a key, so with kinds in the inventory a missing key is a lost one.
-    let may_create = inventory.is_empty();
-    let hash_key = retry(
+    )
+}
+
+/// Retries temporary failures to get the hash key.
+async fn get<F>(attempt: impl FnMut() -> F) -> Result<Option<HashKey>, Failure>
+where
+    F: Future<Output = Result<Option<HashKey>, Error>>,
+{
+    retry(
         "get the hash key",
         |error| !matches!(error, Error::Malformed { .. }),
-        || obtain(cluster, writer, namespace, may_create),
+        attempt,
     )
     .await
-    .or_fail(Exit::Failure, "failed to get the cluster's hash key")?;
-    Ok((inventory, hash_key))
+    .or_fail(Exit::Failure, "failed to get the cluster's hash key")
 }
 
 /// Reads the key, or creates it if plugins have created nothing yet (`may_create`).
@@ -132,7 +172,7 @@ pub(super) fn set(shared: &Shared, key: HashKey) {
     shared.hash_key.get_or_init(|| key);
 }
 
-/// Sets the key, or starts a task that sets it once a lost key is restored in `namespace`.
+/// Sets the key, or starts a task that sets it once the leader has created it or the user has restored it in `namespace`.
 pub(super) fn set_or_wait(
     shared: &Arc<Shared>,
     key: Option<HashKey>,
@@ -146,7 +186,7 @@ pub(super) fn set_or_wait(
     let namespace = namespace.to_owned();
     tasks.background.spawn(async move {
         let key = wait(&shared.cluster, &namespace).await;
-        info!("found the restored hash key");
+        info!("found the hash key");
         set(&shared, key);
         Ok(())
     });
@@ -154,10 +194,9 @@ pub(super) fn set_or_wait(
 
 /// Waits for a key that the active host creates or the user restores.
 pub(super) async fn wait(cluster: &Cluster, namespace: &str) -> HashKey {
-    /// Neither a standby host nor one with a lost key is in a hurry.
-    const POLL_INTERVAL: Duration = Duration::from_secs(30);
-
     let mut has_failed = false;
+    // A new cluster's leader creates the key at once; a standby host and one with a lost key are in no hurry.
+    let mut pauses = tasks::backoff();
     loop {
         match read(cluster, namespace).await {
             Ok(Some(key)) => return key,
@@ -168,7 +207,7 @@ pub(super) async fn wait(cluster: &Cluster, namespace: &str) -> HashKey {
                 warn!(error = %error_chain(&error), "failed to read the hash key, retrying");
             }
         }
-        sleep(POLL_INTERVAL).await;
+        sleep(pauses.delay()).await;
     }
 }
 

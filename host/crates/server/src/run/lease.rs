@@ -1,38 +1,41 @@
-//! The Lease in the host's namespace: `cluster` reads it, and `apply` writes it.
+//! The Leases in the host's namespace: `cluster` reads them, and `apply` writes them.
+
+use std::collections::BTreeMap;
 
 use innkeeper_apply::{ErrorKind, Writer};
 use innkeeper_cluster::LeaseReader;
-use innkeeper_lease::{Election, Lease, LeaseRecord, LeaseStore, Source, WriteError};
+use innkeeper_lease::{Lease, LeaseRecord, LeaseStore, ShardKeeper, Source, WriteError};
 use innkeeper_model::{HostScope, ResourceVersion};
 
-/// The election of this host.
-pub(super) type HostElection = Election<StoredLease>;
+use super::shards::HeldShards;
 
-/// Access to one Lease, with a client that sends nothing else.
-pub(super) struct StoredLease {
+/// The election of this host.
+pub(super) type HostElection = ShardKeeper<StoredLeases, HeldShards>;
+
+/// Access to the Leases, with a client that sends nothing else.
+pub(super) struct StoredLeases {
     pub(super) reader: LeaseReader,
-    /// The writer of the Lease needs no claim.
+    /// The writer of the Leases needs no claim.
     pub(super) writer: Writer,
     pub(super) namespace: String,
-    pub(super) name: String,
-    /// The part of the cluster that this host serves, which the Lease states.
+    /// The part of the cluster that this host serves, which each Lease states.
     pub(super) scope: HostScope,
 }
 
-impl LeaseStore for StoredLease {
-    async fn read(&self) -> Result<Option<Lease>, Source> {
-        self.reader.read().await.map_err(Into::into)
+impl LeaseStore for StoredLeases {
+    async fn read(&self, name: &str) -> Result<Option<Lease>, Source> {
+        self.reader.read(name).await.map_err(Into::into)
     }
 
     async fn write(
         &self,
+        name: &str,
         replaces: Option<ResourceVersion>,
         record: &LeaseRecord,
     ) -> Result<ResourceVersion, WriteError> {
         let Self {
             writer,
             namespace,
-            name,
             scope,
             ..
         } = self;
@@ -49,5 +52,9 @@ impl LeaseStore for StoredLease {
             is_outdated: error.is_stale() || error.kind == ErrorKind::Exists,
             source: error.into(),
         })
+    }
+
+    async fn list(&self) -> Result<BTreeMap<String, Lease>, Source> {
+        self.reader.list().await.map_err(Into::into)
     }
 }

@@ -105,8 +105,8 @@ async fn default_lease(
 ) -> Result<BTreeMap<String, Lease>, cluster::Error> {
     let namespace = &args.cluster.host_namespace;
     let name = args.lease_name();
-    let lease = LeaseReader::new(client, REQUEST_TIMEOUT, namespace, &name)
-        .read()
+    let lease = LeaseReader::new(client, REQUEST_TIMEOUT, namespace)
+        .read(&name)
         .await?;
     Ok(lease
         .filter(|lease| !lease.record.holder.is_empty())

@@ -2,12 +2,12 @@
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
-use innkeeper_apply::Writer;
+use innkeeper_apply::Writers;
 use innkeeper_cluster::Cluster;
 use innkeeper_command::{Definitions, Exit, Failure, HASH_KEY_SECRET, OrFail as _};
 use innkeeper_lease::Claim;
 use innkeeper_metrics::Metrics;
-use innkeeper_model::HashKey;
+use innkeeper_model::{HashKey, Shards};
 use innkeeper_reconcile::{Inventory, Shared};
 use innkeeper_sandbox::Pool;
 use tokio::time::timeout;
@@ -44,8 +44,8 @@ pub async fn read_only<T, F: Future<Output = Result<T, Failure>>>(
     let mut tasks = Tasks::default();
     // Nobody checks it: there is no admin server.
     let heartbeat = Heartbeats::default().expect("watches", Duration::MAX);
-    let cluster = tasks.read(client.clone(), &scope, heartbeat);
-    let writer = Arc::new(Writer::new(client, Claim::awaited()));
+    let cluster = tasks.read(client.clone(), &scope, Shards::ONE, heartbeat);
+    let writers = Writers::new(client, Shards::ONE, |_| Claim::awaited());
     timeout(CONNECT_TIMEOUT, wait_for_namespaces(&cluster))
         .await
         .or_fail(
@@ -55,18 +55,16 @@ pub async fn read_only<T, F: Future<Output = Result<T, Failure>>>(
                 CONNECT_TIMEOUT.as_secs()
             ),
         )??;
-    let inventory = Inventory::read(&cluster, Arc::clone(&writer), host_namespace)
-        .await
-        .or_fail(
-            Exit::Failure,
-            "failed to read the inventory of kinds that plugins have created",
-        )?;
+    let inventory = Inventory::read(&cluster, host_namespace).await.or_fail(
+        Exit::Failure,
+        "failed to read the inventory of kinds that plugins have created",
+    )?;
     let hash_key = hash_key(&cluster, &inventory).await?;
     let pool = Pool::start(threads).or_fail(Exit::Failure, SANDBOX)?;
     let metrics = Arc::<Metrics>::default();
     let shared = Arc::new(Shared {
         host_namespaces: vec![host_namespace.to_owned()],
-        ..shared(cluster, writer, pool.for_dry_runs(), inventory, &metrics)
+        ..shared(cluster, writers, pool.for_dry_runs(), inventory, &metrics)
     });
     key::set(&shared, hash_key);
     tokio::select! {

@@ -10,7 +10,8 @@ use innkeeper_cluster::Cluster;
 use innkeeper_command::{Exit, Failure, OrFail as _};
 use innkeeper_model::{GroupKind, PluginName, Selector};
 use innkeeper_plugin_controller::{
-    self as plugins, Loader, LoaderContext, Manager, ManagerContext, OnceMade, Start, Warm, Warmer,
+    self as plugins, Follower, FollowerContext, Loader, LoaderContext, Manager, ManagerContext,
+    OnceMade, Start, Warm, Warmer,
 };
 use innkeeper_reconcile::{
     Shared,
@@ -25,7 +26,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Shutdown, StatusRegistry, controllers::run_controllers, random_u64, tasks::joined};
+use super::{
+    Shutdown, StatusRegistry, controllers::run_controllers, random_u64, shards::Leadership,
+    tasks::joined,
+};
 use crate::args::SourceArgs;
 
 /// The manager's subscriber name for the watch on Plugins.
@@ -98,31 +102,119 @@ impl PluginResources {
         })
     }
 
-    /// Serves Plugins until `stop` is requested, and then until their passes have ended.
+    /// Serves Plugins until `stop` is requested, and then until their passes have ended: as a follower, until this host
+    /// is the leader.
     ///
     /// `files` has the plugin files' parent kinds, `warm` the watches from standby by plugin.
-    /// The watch on Plugins begins with this call, before the future is polled.
+    /// A leader's watch on Plugins begins with this call, before the future is polled.
     pub(super) fn serve(
         self,
         shared: Arc<Shared>,
         files: BTreeMap<PluginName, BTreeSet<GroupKind>>,
         warm: Warm,
+        leadership: Leadership,
         stop: &Shutdown,
         status: Arc<StatusRegistry>,
     ) -> impl Future<Output = Result<(), Failure>> + use<> {
+        let stop = stop.first_token();
+        let manager = leadership
+            .has_begun()
+            .then(|| self.manager(&shared, files.clone(), &stop, &status));
+        async move {
+            if let Some((manager, starts)) = manager {
+                return manage(shared, manager, starts, warm, stop, status).await;
+            }
+            let follower = self
+                .follow(&shared, files.clone(), &leadership, &stop, &status)
+                .await?;
+            if !leadership.has_begun() {
+                return Ok(());
+            }
+            // Before the follower is dropped, so that the watch on Plugins goes on.
+            let (manager, starts) = self.manager(&shared, files, &stop, &status);
+            let warm = follower.take();
+            drop(follower);
+            manage(shared, manager, starts, warm, stop, status).await
+        }
+    }
+
+    fn manager(
+        &self,
+        shared: &Arc<Shared>,
+        files: BTreeMap<PluginName, BTreeSet<GroupKind>>,
+        stop: &CancellationToken,
+        status: &StatusRegistry,
+    ) -> (Arc<Manager>, mpsc::Receiver<Start>) {
         let (sender, starts) = mpsc::channel(STARTS_MAX);
-        let parts = ManagerContext {
-            shared: Arc::clone(&shared),
-            loader: self.loader,
+        let context = ManagerContext {
+            shared: Arc::clone(shared),
+            loader: Arc::clone(&self.loader),
             files,
-            selector: self.selector,
+            selector: self.selector.clone(),
             definition: Arc::clone(&status.definition),
             plans: status.plans.clone(),
             starts: sender,
-            stop: stop.first_token(),
+            stop: stop.clone(),
         };
-        let manager = Arc::new(Manager::new(parts, self.name));
-        manage(shared, manager, starts, warm, stop.first_token(), status)
+        (Arc::new(Manager::new(context, self.name.clone())), starts)
+    }
+
+    /// Serves what the leader has published, until this host is the leader or `stop` is requested, and then until the
+    /// passes have ended.
+    async fn follow(
+        &self,
+        shared: &Arc<Shared>,
+        files: BTreeMap<PluginName, BTreeSet<GroupKind>>,
+        leadership: &Leadership,
+        stop: &CancellationToken,
+        status: &Arc<StatusRegistry>,
+    ) -> Result<Arc<Follower>, Failure> {
+        let (sender, mut starts) = mpsc::channel(STARTS_MAX);
+        let stop = stop.child_token();
+        let context = FollowerContext {
+            shared: Arc::clone(shared),
+            loader: Arc::clone(&self.loader),
+            files,
+            selector: self.selector.clone(),
+            starts: sender,
+            stop: stop.clone(),
+        };
+        let follower = Arc::new(Follower::new(context, self.name.clone()));
+        let telemetry = status.observe_named("innkeeper/follower", PASSES_MAX);
+        let following = controller::run(Arc::clone(&follower), bounds(), telemetry, stop.clone());
+        let mut following = Box::pin(following);
+        let mut orphans = Box::pin(plugins::tend_orphans(shared, |name| {
+            status.is_active(name) || !follower.may_be_own(name)
+        }));
+        let mut telling = Box::pin(follower.tell_parents_of_gone());
+        let mut serving: JoinSet<Result<(), Failure>> = JoinSet::new();
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                () = leadership.begins() => break,
+                result = &mut following => {
+                    result.or_fail(Exit::Failure, ENDED)?;
+                    break;
+                }
+                never = &mut orphans => match never {},
+                never = &mut telling => match never {},
+                Some(start) = starts.recv() => {
+                    let shared = Arc::clone(shared);
+                    let status = Arc::clone(status);
+                    serving.spawn(async move { serve_plugin(&shared, start, &status).await });
+                }
+                Some(result) = serving.join_next() => joined(result)?,
+            }
+        }
+        stop.cancel();
+        drop(following);
+        drop(orphans);
+        drop(telling);
+        while let Some(result) = serving.join_next().await {
+            joined(result)?;
+        }
+        Ok(follower)
     }
 }
 

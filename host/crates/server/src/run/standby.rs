@@ -3,10 +3,9 @@
 //! Once the host may write, the plugins take over these watches. Their cached objects count as possibly stale until a
 //! freshness check has passed.
 
-use std::{collections::BTreeSet, convert::Infallible, future::pending, sync::Arc};
+use std::{collections::BTreeSet, convert::Infallible, future::pending};
 
 use futures::future::{OptionFuture, join, join_all};
-use innkeeper_apply::Writer;
 use innkeeper_cluster::{Cluster, Registration};
 use innkeeper_command::Failure;
 use innkeeper_lease::Claim;
@@ -20,7 +19,6 @@ use super::{StatusRegistry, key, resources::PluginResources};
 /// Waits for the claim with running watches; returns their registrations.
 pub(super) async fn wait(
     cluster: &Cluster,
-    writer: &Arc<Writer>,
     claim: &Claim,
     namespace: &str,
     (plugins, resources): (&[Loaded], Option<&PluginResources>),
@@ -36,7 +34,7 @@ pub(super) async fn wait(
         if let Ok(Some(key)) = key::read(cluster, namespace).await {
             cluster.set_hash_key(Some(key));
         }
-        Inventory::read(cluster, Arc::clone(writer), namespace).await
+        Inventory::read(cluster, namespace).await
     };
     let inventory = tokio::select! {
         inventory = read => inventory,

@@ -82,6 +82,9 @@ impl StatusProvider for RunningHost {
     }
 
     fn metrics(&self) -> String {
+        if let Some(is_honoured) = self.status.shard_selection() {
+            self.status.metrics.shard_selector_honoured(is_honoured);
+        }
         self.status.metrics.encode().unwrap_or_else(|error| {
             error!(error = %error_chain(&error), "failed to encode the metrics");
             String::new()
@@ -95,6 +98,8 @@ impl StatusProvider for RunningHost {
         json!({
             "started": self.status.is_started(),
             "standsBy": self.status.stands_by(),
+            "shards": self.status.held_shards().iter().map(|shard| shard.index()).collect::<Vec<_>>(),
+            "shardsSelectedByServer": self.status.shard_selection(),
             "pluginsNotServed": self.status.inactive_count(),
             "plugins": plugins.iter().map(|plugin| plugin_state(plugin)).collect::<Vec<_>>(),
             "controllers": controllers.iter().map(controller_state).collect::<Vec<_>>(),

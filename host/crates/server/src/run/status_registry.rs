@@ -14,7 +14,7 @@ use std::{
 
 use innkeeper_cluster::{Cluster, Reviewer, WatchStatus};
 use innkeeper_metrics::{ControllerMetrics, Metrics};
-use innkeeper_model::PluginName;
+use innkeeper_model::{PluginName, ShardSet};
 use innkeeper_plugin_controller::{CandidatePlans, DefinitionCheck, PluginControllers};
 use innkeeper_reconcile::{Reconciler, Shared, controller::LoopTelemetry};
 use parking_lot::{Mutex, RwLock};
@@ -62,6 +62,8 @@ pub struct StatusRegistry {
     pending_files: Mutex<Option<usize>>,
     /// Problems with plugin files' CRDs.
     definition_problems: Mutex<BTreeMap<PluginName, String>>,
+    /// The shards whose parents this host serves.
+    held_shards: Mutex<ShardSet>,
     /// The check of the Plugin CRD.
     pub(super) definition: Arc<DefinitionCheck>,
     /// Candidates' plans; none without `--debug-endpoints`.
@@ -111,6 +113,21 @@ impl StatusRegistry {
     /// The reviewer of callers of the admin server; none before the host has found the API server.
     pub(super) fn reviewer(&self) -> Option<Arc<Reviewer>> {
         self.connection()?.reviewer
+    }
+
+    /// Returns whether the API server selects objects by shard; none without shards, or before its first answer.
+    pub(super) fn shard_selection(&self) -> Option<bool> {
+        self.connection()?.cluster.shard_selection()
+    }
+
+    /// The shards whose parents this host serves.
+    pub(super) fn held_shards(&self) -> ShardSet {
+        self.held_shards.lock().clone()
+    }
+
+    /// Records the shards whose parents this host serves.
+    pub(super) fn set_held_shards(&self, held: ShardSet) {
+        *self.held_shards.lock() = held;
     }
 
     /// The active plugins.

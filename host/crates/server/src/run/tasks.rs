@@ -4,7 +4,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use innkeeper_cluster::{self as cluster, Cluster};
 use innkeeper_command::{Definitions, Exit, Failure, OrFail as _};
-use innkeeper_model::{Backoff, Gvk, error_chain};
+use innkeeper_model::{Backoff, Gvk, Shards, error_chain};
 use innkeeper_reconcile::Shared;
 use tokio::{
     task::{JoinError, JoinSet},
@@ -36,6 +36,7 @@ impl Tasks {
         &mut self,
         client: kube::Client,
         scope: &ScopeArgs,
+        shards: Shards,
         heartbeat: Heartbeat,
     ) -> Cluster {
         let ScopeArgs { namespaces, crds } = scope;
@@ -43,6 +44,7 @@ impl Tasks {
         let options = cluster::Options {
             namespaces: namespaces.as_ref().map(shared),
             watch_definitions: *crds == Definitions::Install,
+            shards,
             ..cluster::Options::new(random_u64())
         };
         let (cluster, driver) = Cluster::new(client, options);
@@ -53,6 +55,14 @@ impl Tasks {
             }
         });
         cluster
+    }
+
+    /// Starts a task that compares the cache with the cluster.
+    pub(super) fn check_freshness(&mut self, cluster: Cluster) {
+        self.background.spawn(async move {
+            cluster.check_freshness().await;
+            Ok(())
+        });
     }
 
     /// Starts a task that fails when the guest threads end.
@@ -124,12 +134,18 @@ pub(super) struct LeaseKeeper {
 }
 
 impl LeaseKeeper {
-    /// Starts the election, if there is one.
-    pub(super) fn start(election: Option<HostElection>) -> Self {
+    /// Starts the election, if there is one, once this process is ready to serve.
+    pub(super) fn start(election: Option<HostElection>, ready: CancellationToken) -> Self {
         let release = CancellationToken::new();
         let mut task = JoinSet::new();
         if let Some(election) = election {
-            task.spawn(election.run(release.clone()));
+            let release = release.clone();
+            task.spawn(async move {
+                tokio::select! {
+                    () = ready.cancelled() => election.run(release).await,
+                    () = release.cancelled() => {}
+                }
+            });
         }
         Self { task, release }
     }
