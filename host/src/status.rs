@@ -1,7 +1,7 @@
 //! The command `status`: the conditions of Plugins and parents, and the leases of hosts, as tables or JSON.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     io::{IsTerminal, stdout},
     time::Duration,
 };
@@ -20,6 +20,7 @@ use serde_json::Value;
 use tokio::time::sleep;
 
 use crate::{config::StatusArgs, table::table};
+use shards::{Leases, Role, ShardRow, shard_table};
 
 /// The time limit of a request. A busy API server lists thousands of parents within seconds.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
@@ -28,6 +29,9 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 const RENEWED_WITHIN: Duration = Duration::from_secs(4);
 
 const REQUEST: &str = "failed to ask the cluster";
+
+const SELECTED_BY_HOST: &str = "The API server sends each host all objects, and the host drops those in other shards: \
+    Kubernetes with the feature gate ShardedListAndWatch sends fewer.";
 
 /// The message for conditions that describe an earlier generation.
 const OUTDATED: &str = "no host has observed this generation yet";
@@ -40,6 +44,10 @@ struct Status {
     cluster: String,
     /// Missing and expired leases.
     problems: Vec<String>,
+    /// The shards of hosts that share parents.
+    shards: Vec<ShardRow>,
+    /// Whether the API server sends a host only the objects in its shards; none if that is unknown, or without shards.
+    shards_selected_by_server: Option<bool>,
     plugins: Vec<PluginRow>,
     /// The parents that are not Ready.
     parents: Vec<ParentRow>,
@@ -161,7 +169,18 @@ impl Status {
         let viewer = Viewer::open(client, REQUEST_TIMEOUT)
             .await
             .or_fail(Exit::Failure, REQUEST)?;
-        let problems = lease_problems(&viewer).await;
+        // A user who may not list leases sees the rest.
+        let leases = leases(&viewer).await.ok();
+        let shards = leases.as_ref().map(shards::rows).unwrap_or_default();
+        let problems = match &leases {
+            Some(leases) => lease_problems(&viewer, leases, &shards).await,
+            None => Vec::new(),
+        };
+        let shards_selected_by_server = match shards::count(&shards) {
+            // A user who may not list leases sees the rest.
+            Some(count) => viewer.selects_shards(count).await.ok().flatten(),
+            None => None,
+        };
         let all = Selector::default();
         let plugins = list(&viewer, &GroupKind::new(resource::GROUP, "Plugin"), &all).await?;
         let mut parents = Vec::new();
@@ -175,6 +194,8 @@ impl Status {
         Ok(Self {
             cluster,
             problems,
+            shards,
+            shards_selected_by_server,
             plugins,
             parents,
         })
@@ -195,6 +216,17 @@ impl Status {
         let mut out = Output::from_line(format!("cluster {}", self.cluster));
         for problem in &self.problems {
             out.line(format!("Problem: {problem}"));
+        }
+        if !self.shards.is_empty() {
+            out.line("");
+            out.append(&shard_table(&self.shards));
+            match self.shards_selected_by_server {
+                Some(true) => {
+                    out.line("The API server sends each host only the objects in its shards.")
+                }
+                Some(false) => out.line(SELECTED_BY_HOST),
+                None => {}
+            }
         }
         out.line("");
         if self.plugins.is_empty() {
@@ -345,11 +377,7 @@ async fn parent_kinds(viewer: &Viewer, plugins: &[Object]) -> Result<BTreeSet<Gr
 }
 
 /// Returns the problems of the hosts with a lease. A host without one leaves no trace in the cluster.
-async fn lease_problems(viewer: &Viewer) -> Vec<String> {
-    // A user who may not list leases sees the rest.
-    let Ok(all) = leases(viewer).await else {
-        return Vec::new();
-    };
+async fn lease_problems(viewer: &Viewer, all: &Leases, shards: &[ShardRow]) -> Vec<String> {
     if all.is_empty() {
         let (key, value) = LABEL_LEASE;
         return vec![format!(
@@ -360,29 +388,34 @@ async fn lease_problems(viewer: &Viewer) -> Vec<String> {
     let expired: Vec<_> = all
         .iter()
         .filter_map(|(name, lease)| {
-            Some((name, lease.version, expired(name, &lease.record, time)?))
+            let duty = match shards::role(all, name) {
+                Role::Host => "no host runs".to_owned(),
+                Role::Shard(shard) => format!("no host serves shard {shard}"),
+                Role::Asking | Role::Outdated => return None,
+            };
+            let cause = expired(name, &lease.record, time)?;
+            Some((name, lease.version, format!("{duty}: {cause}")))
         })
         .collect();
+    let mut problems: Vec<String> = shards::missing(all, shards).collect();
     if expired.is_empty() {
-        return Vec::new();
+        return problems;
     }
     // Clocks differ: a lease has expired only if nobody renews it.
     sleep(RENEWED_WITHIN).await;
     // Without a second answer nothing is certain, so nothing is reported.
     let later = leases(viewer).await.unwrap_or_default();
-    expired
-        .into_iter()
-        .filter(|(name, version, _)| {
-            later
-                .get(*name)
-                .is_some_and(|lease| lease.version == *version)
-        })
-        .map(|(_, _, problem)| problem)
-        .collect()
+    let still_expired = expired.into_iter().filter(|(name, version, _)| {
+        later
+            .get(*name)
+            .is_some_and(|lease| lease.version == *version)
+    });
+    problems.extend(still_expired.map(|(_, _, problem)| problem));
+    problems
 }
 
 /// Returns the leases of all hosts by `namespace/name`.
-async fn leases(viewer: &Viewer) -> Result<BTreeMap<String, Lease>, cluster::Error> {
+async fn leases(viewer: &Viewer) -> Result<Leases, cluster::Error> {
     let leases = viewer.leases().await?;
     let by_name = leases.iter().map(|lease| {
         let namespace = lease.namespace.as_deref().unwrap_or_default();
@@ -407,7 +440,7 @@ pub(crate) fn expired(name: &str, lease: &LeaseRecord, now: Timestamp) -> Option
         format!("the Lease {name} was never renewed")
     };
     Some(format!(
-        "no host runs: {cause}; check the Pods of the host, or delete the Lease if that host was removed"
+        "{cause}; check the Pods of the host, or delete the Lease if that host was removed"
     ))
 }
 
@@ -426,5 +459,6 @@ async fn list(
     }
 }
 
+mod shards;
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,5 @@
 use innkeeper_cluster::present;
-use innkeeper_model::{Access, Gvk, HashKey};
+use innkeeper_model::{Access, Gvk, HashKey, ResourceVersion, Shards};
 use serde_json::json;
 
 use super::*;
@@ -57,6 +57,8 @@ fn lists_plugins_and_the_parents_that_are_not_ready() {
     let status = Status {
         cluster: "https://a".to_owned(),
         problems: vec!["no host runs".to_owned()],
+        shards: Vec::new(),
+        shards_selected_by_server: None,
         plugins: vec![plugin(2, 1, &[SERVING, READY])],
         parents: failed.into_iter().collect(),
     };
@@ -148,5 +150,56 @@ fn a_lease_without_a_holder_or_a_renewal_is_a_problem() {
     ] {
         let problem = expired(name, &lease, now).unwrap();
         assert!(problem.contains(expected), "{problem}");
+    }
+}
+
+/// Returns Leases by name, each with the number of shards and the holder.
+fn leases(all: &[(&str, u32, &str)]) -> Leases {
+    let lease = |&(name, shards, holder): &(&str, u32, &str)| {
+        let lease = Lease {
+            version: ResourceVersion(1),
+            shards: Shards::new(shards).unwrap(),
+            record: LeaseRecord {
+                holder: holder.to_owned(),
+                ..LeaseRecord::default()
+            },
+        };
+        (name.to_owned(), lease)
+    };
+    all.iter().map(lease).collect()
+}
+
+#[test]
+fn every_shard_is_listed_also_one_without_a_lease() {
+    let leases = leases(&[
+        ("hosts/innkeeper", 4, "a"),
+        ("hosts/innkeeper.1", 4, "b"),
+        ("hosts/innkeeper.3", 4, ""),
+        ("hosts/innkeeper.5", 8, "c"),
+        ("hosts/innkeeper.next", 4, ""),
+        ("other/innkeeper", 1, "d"),
+        ("other/innkeeper.1", 1, "e"),
+    ]);
+    let rows = shards::rows(&leases);
+    expect_test::expect![[r"
+        SHARD  LEASE              HOST  NAMESPACE HASHES
+        0      hosts/innkeeper    a     0000000000000000 to 3fffffffffffffff
+        1      hosts/innkeeper.1  b     4000000000000000 to 7fffffffffffffff
+        2      hosts/innkeeper.2  -     8000000000000000 to bfffffffffffffff
+        3      hosts/innkeeper.3  -     c000000000000000 to ffffffffffffffff
+    "]]
+    .assert_eq(shard_table(&rows).as_str());
+    let missing: Vec<String> = shards::missing(&leases, &rows).collect();
+    assert_eq!(
+        missing,
+        ["no host serves shard 2: there is no Lease hosts/innkeeper.2; check the Pods of the host"]
+    );
+    for (name, expected) in [
+        ("hosts/innkeeper.5", Role::Outdated),
+        ("hosts/innkeeper.next", Role::Asking),
+        ("other/innkeeper", Role::Host),
+        ("other/innkeeper.1", Role::Host),
+    ] {
+        assert_eq!(shards::role(&leases, name), expected, "{name}");
     }
 }
