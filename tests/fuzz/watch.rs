@@ -114,6 +114,7 @@ fn interest() -> Interest {
         }],
         reads: vec![secrets()],
         selector: Selector::default(),
+        all_shards: false,
         field_managers: BTreeSet::new(),
         namespace_max: CacheSize::UNBOUNDED,
     }
