@@ -366,6 +366,8 @@ fn usual_parts_can_be_switched_off() {
             r#""kind":"ValidatingAdmissionPolicy""#,
         ),
         ("topologySpread.enabled=false", "topologySpreadConstraints"),
+        ("podAntiAffinity=None", "podAntiAffinity"),
+        ("replicas=null", r#""replicas":"#),
     ] {
         assert!(usual.contains(part), "{part}");
         assert!(!text(&["--set", switch]).contains(part), "{switch}");
@@ -390,6 +392,74 @@ fn two_pods_take_turns_and_each_says_its_name_in_the_lease() {
             .unwrap()
             .contains(&json!("--lease-name=innkeeper"))
     );
+}
+
+/// The account may write the Lease of each shard and no other, and sees the holders of all.
+#[test]
+fn the_pods_share_as_many_shards_as_the_values_say() {
+    let leases = |arguments: &[&str]| {
+        let objects = helm::objects(arguments).unwrap();
+        let find = |kind: &str| {
+            objects
+                .iter()
+                .find(|object| object["kind"] == kind)
+                .unwrap()
+        };
+        let rules = find("Role")["rules"].as_array().unwrap().clone();
+        let mut rules = rules
+            .into_iter()
+            .filter(|rule| rule["resources"] == json!(["leases"]));
+        let args = at(find("Deployment"), "/spec/template/spec/containers/0/args").to_string();
+        let first = rules.next().unwrap();
+        (
+            first["resourceNames"].clone(),
+            rules.next().map(|rule| rule["verbs"].clone()),
+            args,
+        )
+    };
+    let (names, more, args) = leases(&[]);
+    assert_eq!((names, more), (json!(["innkeeper"]), None));
+    assert!(!args.contains("--shards"), "{args}");
+    let (names, more, args) = leases(&["--set", "shards=3"]);
+    let each = json!(["innkeeper", "innkeeper.1", "innkeeper.2", "innkeeper.next"]);
+    assert_eq!((names, more), (each, Some(json!(["list"]))));
+    assert!(args.contains(r#""--shards=3""#), "{args}");
+}
+
+/// An affinity in the values is added, and replaces the chart's own rules of that type.
+#[test]
+fn the_pods_avoid_each_others_nodes() {
+    let affinity = |values: &str| {
+        let objects = helm::objects(&["--set", values]).unwrap();
+        let deployment = objects.iter().find(|object| object["kind"] == "Deployment");
+        at(deployment.unwrap(), "/spec/template/spec/affinity").clone()
+    };
+    const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+    const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+    let own = json!({"matchLabels": installed("Deployment")["spec"]["selector"]["matchLabels"]});
+    let term = json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": own});
+    let preferred = json!([{"weight": 100, "podAffinityTerm": term}]);
+    let nodes = "affinity.nodeAffinity.key=value";
+    for (values, expected) in [
+        (
+            "replicas=2",
+            json!({"podAntiAffinity": {PREFERRED: preferred}}),
+        ),
+        (
+            "podAntiAffinity=Required",
+            json!({"podAntiAffinity": {REQUIRED: [term]}}),
+        ),
+        (
+            nodes,
+            json!({"podAntiAffinity": {PREFERRED: preferred}, "nodeAffinity": {"key": "value"}}),
+        ),
+        (
+            "affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].weight=1",
+            json!({"podAntiAffinity": {PREFERRED: [{"weight": 1}]}}),
+        ),
+    ] {
+        assert_eq!(affinity(values), expected, "{values}");
+    }
 }
 
 /// A release with another name is another host: it has a separate account, lease and plugin roles.
@@ -418,7 +488,7 @@ fn two_releases_share_no_name() {
 
 #[test]
 fn a_value_that_does_not_fit_is_refused_by_its_name() {
-    let cases: [(&[&str], &str); 5] = [
+    let cases: [(&[&str], &str); 6] = [
         (&[], "missing property 'repository'"),
         (&["--set", "image.repository="], "/image/repository"),
         (
@@ -427,6 +497,7 @@ fn a_value_that_does_not_fit_is_refused_by_its_name() {
         ),
         (&["--set", "pluginCrds=Keep"], "/pluginCrds"),
         (&["--set", "namespaces={A}"], "/namespaces/0"),
+        (&["--set", "shards=65"], "/shards"),
     ];
     for (values, part) in cases {
         let image: &[&str] = if part.contains("repository") {

@@ -45,6 +45,35 @@ subjects:
   namespace: {{ .root.Release.Namespace }}
 {{- end -}}
 
+{{- /* The affinity that keeps Pods off nodes with another one. Without Required, a cluster with one node still runs all. */ -}}
+{{- define "innkeeper.antiAffinity" -}}
+{{- $term := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" (include "innkeeper.selector" . | fromYaml)) -}}
+{{- if eq .Values.podAntiAffinity "Required" -}}
+podAntiAffinity:
+  requiredDuringSchedulingIgnoredDuringExecution:
+  - {{- toYaml $term | nindent 4 }}
+{{- else if eq .Values.podAntiAffinity "Preferred" -}}
+podAntiAffinity:
+  preferredDuringSchedulingIgnoredDuringExecution:
+  - weight: 100
+    podAffinityTerm:
+      {{- toYaml $term | nindent 6 }}
+{{- end -}}
+{{- end -}}
+
+{{- /* The names of all Leases, as a JSON list: that of the first shard, those of the others, and the one that asks for a shard. */ -}}
+{{- define "innkeeper.leases" -}}
+{{- $name := include "innkeeper.name" . -}}
+{{- $leases := list $name -}}
+{{- range untilStep 1 (int .Values.shards) 1 -}}
+{{- $leases = append $leases (printf "%s.%d" $name .) -}}
+{{- end -}}
+{{- if gt (int .Values.shards) 1 -}}
+{{- $leases = append $leases (printf "%s.next" $name) -}}
+{{- end -}}
+{{- toJson $leases -}}
+{{- end -}}
+
 {{- /* The scheme for probes and scrapers. The kubelet does not verify the certificate. */ -}}
 {{- define "innkeeper.scheme" -}}
 {{- if .Values.metrics.secure -}}
