@@ -71,6 +71,7 @@ mod relay;
 mod render;
 mod rollouts;
 mod selections;
+mod shards;
 mod sharing;
 mod shutdown;
 mod spinning;

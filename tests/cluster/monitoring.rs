@@ -275,7 +275,7 @@ fn expose_misbehaving_guests(exposed: &mut Exposed) {
     let mut plugins = HostOptions::with_guests(&["wordpress"]).unwrap().plugins;
     plugins.push(guests.join("unruly.wasm"));
     let mut stage = Stage::api_only(plugins);
-    let arguments = ["--admin-address", "127.0.0.1:0", "--leader-elect"];
+    let arguments = ["--admin-address", "127.0.0.1:0", "--shards", "2"];
     stage.options.arguments.extend(arguments.map(str::to_owned));
     let host = stage.host_serving(&["unrulies.test.innkeeper.dev"]);
     let namespace = stage.namespace("monitoring");

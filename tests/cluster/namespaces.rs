@@ -19,7 +19,7 @@ use crate::{
 };
 
 const HOST_NAMESPACE: &str = "innkeeper-system";
-const ACCOUNT: &str = "system:serviceaccount:innkeeper-system:innkeeper";
+pub(crate) const ACCOUNT: &str = "system:serviceaccount:innkeeper-system:innkeeper";
 const CACHE: Target<'static> = ("cache.example.com/v1", "Memcached", "example-memcached");
 const DEPLOYMENT: Target<'static> = ("apps/v1", "Deployment", "example-memcached");
 const BACKUP: Target<'static> = ("gobackup.io/v1", "Backup", "example-backup");
@@ -170,7 +170,7 @@ impl LimitedSite {
     }
 }
 
-fn apply_manifests(stage: &Stage, values: &[&str], arguments: &[&str]) -> Vec<Value> {
+pub(crate) fn apply_manifests(stage: &Stage, values: &[&str], arguments: &[&str]) -> Vec<Value> {
     let create = ["--set", "namespace.create=true"];
     let objects: Vec<Value> = helm::objects(&[&create[..], values].concat())
         .unwrap()
@@ -186,7 +186,7 @@ fn apply_manifests(stage: &Stage, values: &[&str], arguments: &[&str]) -> Vec<Va
 }
 
 /// Writes a kubeconfig with a token for the host's service account in a namespace.
-fn account_kubeconfig(stage: &Stage, namespace: &str) -> PathBuf {
+pub(crate) fn account_kubeconfig(stage: &Stage, namespace: &str) -> PathBuf {
     let output = Command::new(path_from_env("INNKEEPER_CONTROLPLANE").unwrap())
         .args(["kubectl", "--kubeconfig"])
         .arg(stage.plane.kubeconfig())

@@ -131,7 +131,9 @@ impl Host {
         // With a lease, the next host would wait after a test kills one, and a host that a test cuts off would exit. The
         // lease tests pass the flags themselves.
         let states_lease = |argument: &String| {
-            argument.starts_with("--leader-elect") || argument.starts_with("--lease")
+            ["--leader-elect", "--lease", "--shards"]
+                .iter()
+                .any(|flag| argument.starts_with(flag))
         };
         if !options.arguments.iter().any(states_lease) {
             command.arg("--leader-elect=false");

@@ -25,6 +25,7 @@ pub mod pem;
 pub mod pod;
 pub mod process;
 pub mod registry;
+pub mod tenure;
 pub mod trial;
 pub mod user;
 pub mod wait;
