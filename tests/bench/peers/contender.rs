@@ -196,6 +196,14 @@ impl Started {
         }
     }
 
+    /// Kills the contender.
+    pub(crate) fn kill(mut self) -> Result<()> {
+        match &mut self {
+            Self::Host(host) => host.process().kill(),
+            Self::Peer { processes, .. } => processes.iter_mut().try_for_each(Running::kill),
+        }
+    }
+
     pub(crate) fn log(&self) -> String {
         let log = match self {
             Self::Host(host) => host.log().ok(),

@@ -3,8 +3,8 @@
 //! Each contender runs as a process on a separate control plane (only an API server and etcd), with four concurrent
 //! passes or reconciles. The order changes from round to round. `tests/bench/run` builds everything and starts the bench.
 //! The argument `PARENTS` or `PARENTSxROUNDS` measures a start with childless parents, and a restart; `edits` measures
-//! the time from an edit to its write; `plugins` measures ten plugins in one host beside ten kube-rs operators. The
-//! figures come from the API server's audit log and /proc, and are written to `target/bench-peers.json`.
+//! the time from an edit to its write; `plugins` measures ten plugins in one host beside ten kube-rs operators; `shards`
+//! or `shards:PARENTSxNAMESPACES` measures several hosts that share the parents, without peers. The figures come from the API server's audit log and /proc, and are written to `target/bench-peers.json`.
 
 mod api;
 mod contender;
@@ -16,6 +16,7 @@ mod parents;
 mod plugins;
 mod report;
 mod server;
+mod shards;
 mod targets;
 
 use std::{env, path::PathBuf};
@@ -26,6 +27,7 @@ use crate::{
     api::GROUP_OF_PROCESS,
     contender::{CONCURRENCY, Contender},
     report::Report,
+    shards::Size,
 };
 
 /// The default measurements, as in host/docs/performance.md.
@@ -37,6 +39,7 @@ enum Task {
     Converge { parents: usize, rounds: usize },
     Edits,
     Plugins,
+    Shards(Size),
 }
 
 fn main() -> Result<()> {
@@ -68,12 +71,26 @@ fn task(word: &str) -> Result<Task> {
     match word {
         "edits" => return Ok(Task::Edits),
         "plugins" => return Ok(Task::Plugins),
+        "shards" => {
+            return Ok(Task::Shards(Size {
+                parents: shards::PARENTS,
+                namespaces: shards::NAMESPACES,
+            }));
+        }
         _ => {}
+    }
+    if let Some(size) = word.strip_prefix("shards:") {
+        let size = Size::parse(size);
+        return size.map(Task::Shards).with_context(|| {
+            format!("{word:?} has no size: use shards:PARENTSxNAMESPACES, such as shards:2000x50")
+        });
     }
     let (parents, rounds) = word.split_once('x').unwrap_or((word, "1"));
     let number = |text: &str| -> Result<usize> {
         let number = text.parse().with_context(|| {
-            format!("unknown argument {word:?}: use PARENTS, PARENTSxROUNDS, edits or plugins")
+            format!(
+                "unknown argument {word:?}: use PARENTS, PARENTSxROUNDS, edits, plugins or shards"
+            )
         })?;
         ensure!(number > 0, "{word:?} has the number 0: use 1 or more");
         Ok(number)
@@ -87,8 +104,11 @@ fn task(word: &str) -> Result<Task> {
 fn measure(tasks: &[Task]) -> Result<()> {
     let cache = tempfile::tempdir()?;
     let mut report = Report::default();
+    let has_peers = tasks.iter().any(|task| !matches!(task, Task::Shards(_)));
     for contender in Contender::all() {
-        converge::run(contender, cache.path(), WARM_UP, 0)?;
+        if has_peers || contender == Contender::Innkeeper {
+            converge::run(contender, cache.path(), WARM_UP, 0)?;
+        }
     }
     for task in tasks {
         match task {
@@ -103,6 +123,11 @@ fn measure(tasks: &[Task]) -> Result<()> {
             Task::Edits => {
                 for contender in Contender::all() {
                     report.add_edits(edits::run(contender, cache.path())?)?;
+                }
+            }
+            Task::Shards(size) => {
+                for run in shards::RUNS {
+                    report.add_shared(shards::run(cache.path(), *size, run)?)?;
                 }
             }
             Task::Plugins => {

@@ -127,7 +127,7 @@ pub(crate) fn wait_final(plane: &ControlPlane, contender: Contender, batch: &Bat
 /// Returns true if a parent has its final status.
 ///
 /// Nothing acts on Deployments here, so `Progressing` stays true.
-fn is_final(parent: &Memcached, contender: Contender) -> bool {
+pub(crate) fn is_final(parent: &Memcached, contender: Contender) -> bool {
     let Some(status) = &parent.status else {
         return false;
     };

@@ -11,8 +11,9 @@ use crate::{
     edits::Edits,
     plugins::{PARENTS, PLUGINS, Plugins},
     server::Served,
+    shards::{self, Phase, Shared},
     targets::{
-        all_requests, cpu_per_parent, mib, passes_per_parent, peak_rss, requests,
+        MIB, all_requests, cpu_per_parent, mib, passes_per_parent, peak_rss, requests,
         restart_cpu_per_parent, verdicts,
     },
 };
@@ -28,6 +29,7 @@ pub(crate) struct Report {
     runs: Vec<Run>,
     pub(crate) edits: Vec<Edits>,
     pub(crate) plugins: Vec<Plugins>,
+    shards: Vec<Shared>,
 }
 
 /// A table row's name, and how to get the figure from a run.
@@ -119,6 +121,18 @@ impl Report {
         self.save()
     }
 
+    pub(crate) fn add_shared(&mut self, shared: Shared) -> Result<()> {
+        say(&format!(
+            "{}, {} parents: {:.1} s, {:.2} s of CPU",
+            name_of(&shared),
+            shared.parents,
+            shared.from_empty.wall_s,
+            shared.from_empty.cpu_s,
+        ));
+        self.shards.push(shared);
+        self.save()
+    }
+
     /// Saves the figures after every run, so that an interrupted bench keeps them.
     fn save(&self) -> Result<()> {
         let path = root().join(OUT);
@@ -127,6 +141,7 @@ impl Report {
             "runs": self.runs,
             "edits": self.edits,
             "plugins": self.plugins,
+            "shards": self.shards,
             "targets": verdicts(self),
         });
         fs::write(&path, serde_json::to_string_pretty(&figures)?)
@@ -164,6 +179,7 @@ impl Report {
                 (&run.served, count(PLUGINS * PARENTS))
             });
         }
+        print_shared(&self.shards);
         if !self.edits.is_empty() {
             say("\nfrom the answer to an edit to the answer to the write for it, 500 parents");
         }
@@ -234,6 +250,7 @@ impl Report {
                 ));
             }
         }
+        self.shards.iter().try_for_each(shards::check)?;
         let verdicts = verdicts(self);
         let missed: Vec<&str> = verdicts
             .iter()
@@ -318,11 +335,93 @@ fn print_table<T>(
     }
 }
 
+fn name_of(run: &Shared) -> String {
+    let by = match (run.hosts, run.selects) {
+        (1, _) => return "1 host".to_owned(),
+        (_, true) => "server",
+        (_, false) => "host",
+    };
+    format!("{} hosts, {by} selects", run.hosts)
+}
+
+/// Prints the runs with shards as columns.
+fn print_shared(runs: &[Shared]) {
+    type Part = fn(&Shared) -> &Phase;
+
+    let Some(first) = runs.first() else { return };
+    say(&format!(
+        "\n{} parents in {} namespaces; bytes and memory in MiB",
+        first.parents, first.namespaces
+    ));
+    let line = |name: &str, figure: &dyn Fn(&Shared) -> String| {
+        let figures: Vec<String> = runs
+            .iter()
+            .map(|run| format!("{:>24}", figure(run)))
+            .collect();
+        say(&format!("{name:<34}{}", figures.concat()));
+    };
+    line("", &name_of);
+    let phases: [(&str, Part); 2] = [
+        ("from empty", |run| &run.from_empty),
+        ("restart", |run| &run.restart),
+    ];
+    for (when, phase) in phases {
+        let mebibytes = |bytes: Option<f64>| shown(bytes.map_or(f64::NAN, |bytes| bytes / MIB));
+        let peaks = |run: &Shared| -> Vec<String> {
+            let peaks = &phase(run).resident_max_bytes;
+            peaks
+                .iter()
+                .map(|bytes| format!("{:.0}", mib(*bytes)))
+                .collect()
+        };
+        let requests = |run: &Shared| phase(run).requests.values().sum::<usize>().to_string();
+        line(&format!("{when}: wall, s"), &|run| shown(phase(run).wall_s));
+        line("  CPU of all hosts, s", &|run| shown(phase(run).cpu_s));
+        line("  API server: CPU, s", &|run| {
+            shown(phase(run).api_server_cpu_s)
+        });
+        line("  peak RSS of each host", &|run| peaks(run).join(" "));
+        line("  requests", &requests);
+        line("  writes", &|run| phase(run).writes.to_string());
+        line("  bytes of lists", &|run| mebibytes(phase(run).list_bytes));
+        line("  bytes of watch events", &|run| {
+            mebibytes(phase(run).watch_bytes)
+        });
+    }
+    for run in runs {
+        if let Some(loss) = &run.loss {
+            say(&format!(
+                "{}, one killed: {} edits, {} lost, {} writes without a right; its shards taken after {:.1} s; longest from edit to write {:.1} s, in other shards {:.1} s",
+                name_of(run),
+                loss.edits,
+                loss.lost,
+                loss.strays,
+                loss.taken_s,
+                loss.longest_s,
+                loss.longest_of_others_s,
+            ));
+        }
+        if let Some(join) = &run.join {
+            say(&format!(
+                "{}, one joins: {} edits, {} lost, {} writes without a right; {} shards moved, {} at a time, within {:.1} s; longest from edit to write {:.1} s",
+                name_of(run),
+                join.edits,
+                join.lost,
+                join.strays,
+                join.moves,
+                join.moving_max,
+                join.shared_s,
+                join.longest_s,
+            ));
+        }
+    }
+}
+
 #[expect(
     clippy::print_stdout,
     reason = "its figures are for the person who runs it"
 )]
-fn say(line: &str) {
+pub(crate) fn say(line: &str) {
     println!("{line}");
 }
 

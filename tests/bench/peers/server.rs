@@ -126,6 +126,12 @@ impl Served {
         self.0.get(row).copied().unwrap_or_default()
     }
 
+    /// Returns the sum of the rows whose names begin like this.
+    pub(crate) fn sum(&self, name: &str) -> f64 {
+        let rows = self.0.iter().filter(|(row, _)| row.starts_with(name));
+        rows.map(|(_, value)| value).sum()
+    }
+
     /// Returns the names of the rows with at least this value.
     pub(crate) fn rows(&self, least: f64) -> impl Iterator<Item = &str> {
         self.0

@@ -10,7 +10,7 @@ use crate::{
     report::{Report, count, float, median},
 };
 
-const MIB: f64 = 1024.0 * 1024.0;
+pub(crate) const MIB: f64 = 1024.0 * 1024.0;
 
 /// The contenders that send the same requests, so that they cause the API server the same work.
 const ALIKE: [Contender; 2] = [Contender::Innkeeper, Contender::KubeRs];
