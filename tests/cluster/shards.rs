@@ -13,7 +13,6 @@ use std::{
 use innkeeper_model::Shards;
 use innkeeper_tests::{
     Host, Write, admin, eventually, eventually_for,
-    process::path_from_env,
     tenure::{Tenures, number, reactions, short},
     user::Kind,
 };
@@ -104,12 +103,12 @@ impl Fleet {
         let [first, more @ ..] = hosts else {
             panic!("a fleet needs a host")
         };
-        fleet.start(*first);
+        fleet.start(first);
         fleet.wait_served("moodies.test.innkeeper.dev");
         fleet.make_namespaces(NAMESPACES_PER_SHARD);
         fleet.make_parents();
         for host in more {
-            fleet.start(*host);
+            fleet.start(host);
         }
         fleet.wait_shared();
         fleet
@@ -187,7 +186,7 @@ impl Fleet {
     fn lease_of(&self, namespace: Option<&str>) -> String {
         match self.shards.of(namespace).index() {
             0 => LEASE.to_owned(),
-            index => format!("{LEASE}-{index}"),
+            index => format!("{LEASE}.{index}"),
         }
     }
 
@@ -201,7 +200,7 @@ impl Fleet {
         (0..self.shards.get())
             .map(|index| match index {
                 0 => holder(LEASE),
-                index => holder(&format!("{LEASE}-{index}")),
+                index => holder(&format!("{LEASE}.{index}")),
             })
             .collect()
     }
@@ -362,7 +361,7 @@ impl Fleet {
     #[track_caller]
     fn check_one_at_a_time(&self, since: Timestamp) {
         let mut moves = Tenures::new(&self.all_writes()).moves();
-        moves.retain(|passage| passage.left >= since && !passage.lease.ends_with("-next"));
+        moves.retain(|passage| passage.left >= since && passage.is_of_shard());
         assert!(!moves.is_empty());
         assert!(
             moves.iter().all(|passage| passage.is_released),
@@ -544,6 +543,8 @@ fn a_host_caches_only_its_shards_whether_or_not_the_api_server_selects() {
                 Err(format!("{metrics}\n{}", fleet.logs()))
             });
         }
+        let (status, _) = fleet.status();
+        assert_eq!(status["shardsSelectedByServer"], selects, "{status:#}");
         fleet.check_writers();
     }
 }
