@@ -1,15 +1,18 @@
-// Command image writes an OCI layout with one image, whose only layer is a directory. It pulls nothing and needs no daemon.
+// Command image writes an OCI layout with one image, whose only layer is a directory or an archive. It pulls nothing and
+// needs no daemon.
 package main
 
 import (
 	"archive/tar"
 	"bytes"
+	"encoding/json"
 	"flag"
 	"io"
 	"io/fs"
 	"log"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -20,28 +23,29 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// The user of the chart's Pod.
-const user = "65532:65532"
+// image is what the flags say.
+type image struct {
+	root, layer, out, arch, config, name, tag string
+}
 
 func main() {
-	root := flag.String("root", "", "directory with the files of the image")
-	out := flag.String("out", "", "directory of the layout, which must not exist")
-	arch := flag.String("arch", "", "architecture of the programs")
-	version := flag.String("version", "", "version and tag of the image")
+	var i image
+	flag.StringVar(&i.root, "root", "", "directory with the files of the image, which all belong to root")
+	flag.StringVar(&i.layer, "layer", "", "archive with the files of the image, instead of a directory")
+	flag.StringVar(&i.out, "out", "", "directory of the layout, which must not exist")
+	flag.StringVar(&i.arch, "arch", "", "architecture of the programs")
+	flag.StringVar(&i.config, "config", "{}", "user, entrypoint, environment and so on, as JSON with the names of the OCI image specification")
+	flag.StringVar(&i.name, "name", "", "full name of the image for containerd, with its registry")
+	flag.StringVar(&i.tag, "tag", "", "tag of the image, or several with commas")
 	flag.Parse()
 	log.SetFlags(0)
-	if err := write(*root, *out, *arch, *version); err != nil {
+	if err := i.write(); err != nil {
 		log.Fatalf("error: failed to write the image: %v", err)
 	}
 }
 
-func write(root, out, arch, version string) error {
-	files, err := pack(root)
-	if err != nil {
-		return err
-	}
-	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(files)), nil }
-	layer, err := tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer))
+func (i image) write() error {
+	layer, err := i.files()
 	if err != nil {
 		return err
 	}
@@ -50,37 +54,46 @@ func write(root, out, arch, version string) error {
 	if err != nil {
 		return err
 	}
-	image, err = mutate.ConfigFile(image, config(image, arch, version))
-	if err != nil {
-		return err
-	}
-	path, err := layout.Write(out, empty.Index)
-	if err != nil {
-		return err
-	}
-	return path.AppendImage(image,
-		layout.WithPlatform(v1.Platform{OS: "linux", Architecture: arch}),
-		layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": version}))
-}
-
-func config(image v1.Image, arch, version string) *v1.ConfigFile {
 	file, err := image.ConfigFile()
 	if err != nil {
-		log.Fatalf("error: failed to read the empty image: %v", err)
+		return err
 	}
 	file = file.DeepCopy()
-	file.OS, file.Architecture = "linux", arch
-	file.Config = v1.Config{
-		User:       user,
-		Entrypoint: []string{"/usr/bin/innkeeper"},
-		WorkingDir: "/",
-		Labels: map[string]string{
-			"org.opencontainers.image.title":    "innkeeper",
-			"org.opencontainers.image.version":  version,
-			"org.opencontainers.image.licenses": "Apache-2.0",
-		},
+	file.OS, file.Architecture = "linux", i.arch
+	if err := json.Unmarshal([]byte(i.config), &file.Config); err != nil {
+		return err
 	}
-	return file
+	if image, err = mutate.ConfigFile(image, file); err != nil {
+		return err
+	}
+	path, err := layout.Write(i.out, empty.Index)
+	if err != nil {
+		return err
+	}
+	for tag := range strings.SplitSeq(i.tag, ",") {
+		names := map[string]string{"org.opencontainers.image.ref.name": tag}
+		if i.name != "" {
+			names["io.containerd.image.name"] = i.name + ":" + tag
+		}
+		platform := v1.Platform{OS: "linux", Architecture: i.arch}
+		if err := path.AppendImage(image, layout.WithPlatform(platform), layout.WithAnnotations(names)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// files returns the layer.
+func (i image) files() (v1.Layer, error) {
+	if i.layer != "" {
+		return tarball.LayerFromFile(i.layer, tarball.WithMediaType(types.OCILayer))
+	}
+	files, err := pack(i.root)
+	if err != nil {
+		return nil, err
+	}
+	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(files)), nil }
+	return tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer))
 }
 
 // pack returns a tar archive of a directory. The same files give the same bytes: no times, no owners, sorted names.
