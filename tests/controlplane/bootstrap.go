@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,14 +18,23 @@ const kubernetesVersion = "v1.36.3"
 
 // bootstrap creates the objects that a new cluster needs. It leaves existing
 // objects alone, so that a second start keeps the changes of the tests.
-func bootstrap(ctx context.Context, client kubernetes.Interface, nodes int) error {
-	if err := createStorageClass(ctx, client); err != nil {
-		return fmt.Errorf("failed to create the default StorageClass: %w", err)
+func bootstrap(ctx context.Context, client kubernetes.Interface, options clusterOptions, port int) error {
+	classes := []*storagev1.StorageClass{boundClass()}
+	if options.real.count > 0 {
+		classes = directoryClasses()
+		if err := writeEndpoint(ctx, client, port); err != nil {
+			return fmt.Errorf("failed to write the endpoint of the Service kubernetes: %w", err)
+		}
+	}
+	for _, class := range classes {
+		if _, err := client.StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{}); existsIsFine(err) != nil {
+			return fmt.Errorf("failed to create a StorageClass: %w", err)
+		}
 	}
 	if err := createAnnotationPolicy(ctx, client); err != nil {
 		return fmt.Errorf("failed to create the policy for annotations: %w", err)
 	}
-	for i := range nodes {
+	for i := range options.nodes {
 		if err := createNode(ctx, client, fmt.Sprintf("node-%d", i+1)); err != nil {
 			return fmt.Errorf("failed to create a Node: %w", err)
 		}
@@ -32,11 +42,12 @@ func bootstrap(ctx context.Context, client kubernetes.Interface, nodes int) erro
 	return nil
 }
 
-func createStorageClass(ctx context.Context, client kubernetes.Interface) error {
+// boundClass is the default StorageClass of a cluster without real Nodes.
+func boundClass() *storagev1.StorageClass {
 	// Immediate: a claim is bound without a Pod, by the real binder, to a real
 	// PersistentVolume.
 	binding := storagev1.VolumeBindingImmediate
-	class := &storagev1.StorageClass{
+	return &storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        "standard",
 			Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"},
@@ -44,8 +55,24 @@ func createStorageClass(ctx context.Context, client kubernetes.Interface) error 
 		Provisioner:       "kubernetes.io/host-path",
 		VolumeBindingMode: &binding,
 	}
-	_, err := client.StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{})
-	return existsIsFine(err)
+}
+
+// writeEndpoint leads the Service kubernetes to the first API server at the address of the real Node.
+func writeEndpoint(ctx context.Context, client kubernetes.Interface, port int) error {
+	name, number, protocol := "https", int32(port), corev1.ProtocolTCP
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Name: "kubernetes", Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{realNodeIP}}},
+		Ports:       []discoveryv1.EndpointPort{{Name: &name, Port: &number, Protocol: &protocol}},
+	}
+	slices := client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault)
+	_, err := slices.Create(ctx, slice, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		// The port may be another one.
+		_, err = slices.Update(ctx, slice, metav1.UpdateOptions{})
+	}
+	return err
 }
 
 func createNode(ctx context.Context, client kubernetes.Interface, name string) error {

@@ -30,6 +30,7 @@ type clusterOptions struct {
 	apiserverArgs   []string
 	kubernetes      string // empty: this program
 	nodes           int
+	real            realNodeOptions
 }
 
 // cluster owns the processes and relays of one directory.
@@ -103,7 +104,7 @@ func (c *cluster) addProcesses() error {
 			return err
 		}
 		add(name, kubernetes, func() []string {
-			return apiserverCommand(c.layout, name, port, etcdPort, c.options.audit, c.options.apiserverArgs)
+			return apiserverCommand(c.layout, name, port, etcdPort, c.options)
 		}, health)
 		return nil
 	}
@@ -118,6 +119,9 @@ func (c *cluster) addProcesses() error {
 		add(controllerManager, kubernetes, func() []string { return controllerManagerCommand(c.layout) }, nil)
 		add(schedulerName, kubernetes, func() []string { return schedulerCommand(c.layout) }, nil)
 		add(kwokName, self, func() []string { return kwokCommand(c.layout) }, nil)
+	}
+	if c.options.real.count > 0 {
+		return c.addRealNode(add)
 	}
 	return nil
 }
@@ -153,6 +157,11 @@ func (c *cluster) start(ctx, keep context.Context) error {
 	for _, p := range c.processes {
 		go p.keep(keep)
 	}
+	imported := make(chan error, 1)
+	if c.options.real.count > 0 {
+		// It takes as long as the start of the API server.
+		go func() { imported <- c.importImages(ctx) }()
+	}
 	if err := c.startFirst(ctx, etcdName); err != nil {
 		return err
 	}
@@ -170,11 +179,20 @@ func (c *cluster) start(ctx, keep context.Context) error {
 	for _, name := range []string{controllerManager, kwokName, schedulerName} {
 		c.mustProcess(name).start()
 	}
-	go recordVolumes(keep, c.layout, c.client)
-	if err := bootstrap(ctx, c.client, c.options.nodes); err != nil {
+	if c.options.real.count > 0 {
+		go provisionDirectories(keep, c.client)
+	} else {
+		go recordVolumes(keep, c.layout, c.client)
+	}
+	if err := bootstrap(ctx, c.client, c.options, c.ports.APIServer); err != nil {
 		return err
 	}
-	if err := awaitUsable(ctx, c.client, c.options.nodes); err != nil {
+	if c.options.real.count > 0 {
+		if err := c.startRealNode(ctx, imported); err != nil {
+			return err
+		}
+	}
+	if err := awaitUsable(ctx, c.client, c.options.nodes+c.options.real.count); err != nil {
 		return err
 	}
 	return c.remember(ctx)

@@ -76,15 +76,23 @@ func etcdCommand(l layout, p ports.Ports) []string {
 	}
 }
 
-func apiserverCommand(l layout, name string, port, etcdPort int, audit auditOptions, extra []string) []string {
+func apiserverCommand(l layout, name string, port, etcdPort int, options clusterOptions) []string {
+	address, audit := "127.0.0.1", options.audit
+	if options.real.count > 0 {
+		// Also at the address of the Node, for Pods.
+		address = "0.0.0.0"
+	}
 	args := []string{
 		"apiserver",
-		"--bind-address=127.0.0.1",
+		"--bind-address=" + address,
 		"--advertise-address=127.0.0.1",
+		"--kubelet-client-certificate=" + l.pki("kubelet-client.crt"),
+		"--kubelet-client-key=" + l.pki("kubelet-client.key"),
+		"--kubelet-preferred-address-types=InternalIP",
 		fmt.Sprintf("--secure-port=%d", port),
 		"--etcd-servers=http://" + ports.Loopback(etcdPort),
-		// Nothing routes to the service address, and two API servers on one
-		// address would take turns in overwriting each other's lease.
+		// Two API servers on one address would take turns in overwriting each
+		// other's lease. With a real Node, bootstrap writes the endpoint.
 		"--endpoint-reconciler-type=none",
 		"--authorization-mode=Node,RBAC",
 		"--allow-privileged=true",
@@ -114,7 +122,7 @@ func apiserverCommand(l layout, name string, port, etcdPort int, audit auditOpti
 			"--audit-log-maxsize=1000000",
 		)
 	}
-	return append(args, extra...)
+	return append(args, options.apiserverArgs...)
 }
 
 func controllerManagerCommand(l layout) []string {
@@ -159,7 +167,7 @@ func kwokCommand(l layout) []string {
 		kwokName,
 		"--kubeconfig=" + l.config("kubeconfig-kwok"),
 		"--config=" + l.config("kwok.yaml"),
-		"--manage-all-nodes=true",
+		"--manage-nodes-with-label-selector=!" + realLabel,
 		"--cidr=" + podRange,
 		"--node-ip=" + nodeIP,
 		// Without a server for logs and exec, two clusters cannot collide on its port.

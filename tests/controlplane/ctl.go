@@ -20,11 +20,12 @@ func ctlCommand() *cobra.Command {
 		fmt.Fprintf(&help, "  %-18s %s\n", strings.TrimSpace(name+" "+verbs[name].usage), verbs[name].help)
 	}
 	fmt.Fprintf(&help, `
-NAME is a process: %s, %s, %s, %s, %s, %s.
+NAME is a process: %s, %s, %s, %s, %s, %s, and with a real Node %s, %s, %s, %s.
 RELAY is %s (between that API server and etcd: a cut makes its data stale) or
 %s (between the clients of the kubeconfigs *-front and their API server).
 The result is printed as JSON. The exit code is 1 if the verb failed.`,
-		etcdName, apiserver1, apiserver2, controllerManager, schedulerName, kwokName, apiserver2, front)
+		etcdName, apiserver1, apiserver2, controllerManager, schedulerName, kwokName,
+		containerdName, kubeletName, kubeProxyName, corednsName, apiserver2, front)
 	command := &cobra.Command{
 		Use:   "ctl --dir DIR VERB [ARGS]",
 		Short: "Stop, pause, kill, cut, compact ... a running cluster",

@@ -34,7 +34,7 @@ func writeKubeconfigs(l layout, p ports.Ports) error {
 			}
 		}
 	}
-	for _, user := range []string{"controller-manager", "scheduler", "kwok"} {
+	for _, user := range []string{"controller-manager", "scheduler", "kwok", "kubelet", "kube-proxy", "coredns"} {
 		if err := writeKubeconfig(l.config("kubeconfig-"+user), user, tokens[user], ca, p.APIServer); err != nil {
 			return err
 		}

@@ -23,6 +23,7 @@ func (l layout) pid(name string) string      { return l.path("pid", name) }
 func (l layout) ready() string               { return l.path("ready") }
 func (l layout) socket() string              { return l.path("ctl.sock") }
 func (l layout) etcd() string                { return l.path("etcd") }
+func (l layout) node() string                { return l.path("node") }
 func (l layout) snapshot(name string) string { return l.path("snapshots", name) }
 func (l layout) volumes() string             { return l.path("volumes") }
 func (l layout) state() string               { return l.path("state.json") }

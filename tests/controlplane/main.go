@@ -45,7 +45,7 @@ func rootCommand() *cobra.Command {
 	root.CompletionOptions.DisableDefaultCmd = true
 	// The components register a global --version, which cobra would show.
 	pflag.CommandLine.VisitAll(func(flag *pflag.Flag) { flag.Hidden = true })
-	root.AddCommand(upCommand(), ctlCommand(), cleanCommand())
+	root.AddCommand(upCommand(), ctlCommand(), cleanCommand(), insideCommand(), reapCommand())
 	for _, name := range componentNames() {
 		// Only for the help text: main dispatches these before cobra sees them.
 		root.AddCommand(&cobra.Command{

@@ -85,6 +85,9 @@ func (c *cluster) reset(ctx context.Context) error {
 
 // undisturbed fails if a process or a relay is not as it was when the cluster became ready.
 func (c *cluster) undisturbed() error {
+	if c.options.real.count > 0 {
+		return errors.New("a real Node has state of its own")
+	}
 	for _, p := range c.processes {
 		starts := 1
 		if p.name == apiserver2 && !c.options.secondAPIServer {

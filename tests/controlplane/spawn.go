@@ -30,12 +30,13 @@ func newSpawner() spawner {
 }
 
 func (s spawner) start(command *exec.Cmd) error {
-	command.SysProcAttr = &syscall.SysProcAttr{
-		Pdeathsig: syscall.SIGKILL,
-		// A group of its own, so that an interrupt from the terminal reaches
-		// only the supervisor, which ends the children in order.
-		Setpgid: true,
+	if command.SysProcAttr == nil {
+		command.SysProcAttr = &syscall.SysProcAttr{}
 	}
+	command.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	// A group of its own, so that an interrupt from the terminal reaches
+	// only the supervisor, which ends the children in order.
+	command.SysProcAttr.Setpgid = true
 	result := make(chan error)
 	s.requests <- spawnRequest{command, result}
 	return <-result

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"syscall"
 	"time"
@@ -29,7 +30,7 @@ func upCommand() *cobra.Command {
 		DIR/ready appears when the cluster is usable; DIR/kubeconfig connects to it.
 		A directory that was used before continues its cluster, on the same ports if they are free.`,
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(command *cobra.Command, _ []string) error {
 			l, err := newLayout(dir)
 			if err != nil {
 				return err
@@ -37,8 +38,17 @@ func upCommand() *cobra.Command {
 			if err := options.audit.check(); err != nil {
 				return err
 			}
-			if options.nodes < 1 || options.nodes > 100 {
+			if options.real.count > 0 && !command.Flags().Changed("nodes") {
+				options.nodes = 0
+			}
+			if options.nodes+options.real.count < 1 || options.nodes > 100 {
 				return fmt.Errorf("--nodes=%d is out of range; use 1 to 100", options.nodes)
+			}
+			if options.real.count > 0 && options.apiOnly {
+				return errors.New("--real-nodes needs the controllers; leave --api-only away")
+			}
+			if err := options.real.check(); err != nil {
+				return err
 			}
 			return up(l, options, timeout, untilStdinCloses)
 		},
@@ -51,42 +61,68 @@ func upCommand() *cobra.Command {
 	flags.StringVar(&options.audit.mode, "audit-mode", "blocking", "audit log: blocking, blocking-strict or batch")
 	flags.StringArrayVar(&options.apiserverArgs, "apiserver-arg", nil, "additional argument for the API servers; repeatable")
 	flags.StringVar(&options.kubernetes, "kubernetes", "", "program with the API server, the controller manager and the scheduler of another version")
-	flags.IntVar(&options.nodes, "nodes", 2, "number of Nodes")
+	flags.IntVar(&options.nodes, "nodes", 2, "number of imitated Nodes; 0 by default beside a real Node")
+	flags.IntVar(&options.real.count, "real-nodes", 0, `number of real Nodes, 0 or 1, whose Pods run in containers.
+The whole cluster runs in namespaces of its own, without a route to the outside. Needs root and tests/setup --only node`)
+	flags.StringVar(&options.real.programs, "node-programs", besideProgram("kubelet"), "directory of the programs of real Nodes")
+	flags.StringVar(&options.real.images, "images", besideProgram("images"), "directory of archives with the images of real Nodes")
+	flags.BoolVar(&options.real.inside, "inside", false, "run in the namespaces of a real Node")
+	// `up` sets it itself.
+	_ = flags.MarkHidden("inside")
 	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "longest time until the cluster is ready")
 	flags.BoolVar(&untilStdinCloses, "until-stdin-closes", false, "also end when standard input closes, so that the cluster cannot outlive its test")
 	return command
 }
 
+// besideProgram is a directory beside that of this program, where tests/setup puts what it builds.
+func besideProgram(name string) string {
+	program, err := os.Executable()
+	if err != nil {
+		return name
+	}
+	return filepath.Join(filepath.Dir(filepath.Dir(program)), name)
+}
+
 func up(l layout, options clusterOptions, timeout time.Duration, untilStdinCloses bool) error {
-	began := time.Now()
 	quietGRPC()
 	if err := l.create(); err != nil {
 		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	defer stop()
+	if options.real.inside {
+		return run(ctx, stop, l, options, timeout)
 	}
 	lock, err := l.lock()
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
-	if err := os.Remove(l.ready()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := removeVolumes(l); err != nil {
-		return err
-	}
 	self := []byte(strconv.Itoa(os.Getpid()) + "\n")
 	if err := files.Write(l.pid("up"), self, 0o600); err != nil {
 		return err
 	}
 	defer os.Remove(l.pid("up"))
-
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	defer stop()
 	if untilStdinCloses {
 		go func() {
 			_, _ = io.Copy(io.Discard, os.Stdin)
 			stop()
 		}()
+	}
+	if options.real.count > 0 {
+		return upInNamespaces(ctx, l, lock)
+	}
+	return run(ctx, stop, l, options, timeout)
+}
+
+// run runs the cluster until the context ends or stop is called.
+func run(ctx context.Context, stop func(), l layout, options clusterOptions, timeout time.Duration) error {
+	began := time.Now()
+	if err := os.Remove(l.ready()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := removeVolumes(l); err != nil {
+		return err
 	}
 	fmt.Printf("starting a cluster in %s\n", l.dir)
 	c, end, err := startRetrying(ctx, l, options, timeout)
@@ -165,7 +201,7 @@ func cleanCommand() *cobra.Command {
 				return err
 			}
 			defer lock.Close()
-			if err := removeVolumes(l); err != nil {
+			if err := errors.Join(removeVolumes(l), removeNode(l)); err != nil {
 				return err
 			}
 			return os.RemoveAll(l.dir)

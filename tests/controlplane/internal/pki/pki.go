@@ -43,6 +43,9 @@ var identities = map[string]identity{
 	"controller-manager": {"system:kube-controller-manager", ""},
 	"scheduler":          {"system:kube-scheduler", ""},
 	"kwok":               {"kwok", "system:masters"},
+	"kubelet":            {"system:node:real-1", "system:nodes"},
+	"kube-proxy":         {"system:kube-proxy", ""},
+	"coredns":            {"coredns", "system:masters"},
 }
 
 // Make writes the CA, the certificate of the API server, the service-account
@@ -71,6 +74,9 @@ func Make(dir, serviceIP string) error {
 	}
 	if err := makeCert(dir, "apiserver", ca, caKey, serverTemplate(serviceIP)); err != nil {
 		return fmt.Errorf("failed to make the API server's certificate: %w", err)
+	}
+	if err := makeCert(dir, "kubelet-client", ca, caKey, clientTemplate("kube-apiserver-kubelet-client", "system:masters")); err != nil {
+		return fmt.Errorf("failed to make the certificate for kubelets: %w", err)
 	}
 	if err := makeCert(dir, "front-proxy", frontCA, frontKey, clientTemplate("front-proxy")); err != nil {
 		return fmt.Errorf("failed to make the front proxy's certificate: %w", err)
@@ -125,9 +131,9 @@ func serverTemplate(serviceIP string) *x509.Certificate {
 	}
 }
 
-func clientTemplate(name string) *x509.Certificate {
+func clientTemplate(name string, groups ...string) *x509.Certificate {
 	return &x509.Certificate{
-		Subject:     pkix.Name{CommonName: name},
+		Subject:     pkix.Name{CommonName: name, Organization: groups},
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}

@@ -17,6 +17,7 @@ type Relay struct {
 	// Name identifies the relay in `ctl` and in messages.
 	Name     string
 	listener net.Listener
+	dial     func(address string) (net.Conn, error)
 
 	mu     sync.Mutex
 	opened *sync.Cond // signalled when cut, closed or target change
@@ -32,10 +33,16 @@ func Open(name, address, target string) (*Relay, error) {
 	if err != nil {
 		return nil, fmt.Errorf("failed to open the relay %s: %w", name, err)
 	}
-	r := &Relay{Name: name, listener: listener, target: target, conns: map[net.Conn]struct{}{}}
+	dial := func(address string) (net.Conn, error) { return net.Dial("tcp4", address) }
+	return Serve(name, listener, target, dial), nil
+}
+
+// Serve starts a relay at a listener, which connects to the target with dial.
+func Serve(name string, listener net.Listener, target string, dial func(address string) (net.Conn, error)) *Relay {
+	r := &Relay{Name: name, listener: listener, dial: dial, target: target, conns: map[net.Conn]struct{}{}}
 	r.opened = sync.NewCond(&r.mu)
 	go r.accept()
-	return r, nil
+	return r
 }
 
 func (r *Relay) accept() {
@@ -60,7 +67,7 @@ func (r *Relay) serve(client net.Conn) {
 	if !ok {
 		return
 	}
-	server, err := net.Dial("tcp4", target)
+	server, err := r.dial(target)
 	if err != nil {
 		return
 	}
