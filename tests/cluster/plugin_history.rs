@@ -315,7 +315,7 @@ fn a_lost_hash_key_stops_no_plugin_and_its_history_counts_again_with_the_key() {
         "metadata": {"name": HASH_KEY, "namespace": "innkeeper-system"},
     });
     user.create(&restored).unwrap();
-    let key_known = "found the restored hash key";
+    let key_known = "found the hash key";
     wait_logged(&host, "the host has found the key", key_known);
     let served = ["Fetched=False/Unreachable", "Serving=True/Serving"];
     let status = fixture.wait(&host, &served);
