@@ -150,7 +150,7 @@ impl Follower {
             self.refresh_inventory().await?;
             let recorded = self.cx.shared.inventory.kinds(&name, Role::Finalizing);
             let kinds = &recorded | &state.finalizing;
-            return Ok(self.release(&name, &kinds, state).await);
+            return Ok(after_release(self.release(&name, &kinds, state).await));
         }
         let Some(key) = self.cx.shared.hash_key.get() else {
             return Ok(Next::RequeueAfter(RECHECK));
@@ -172,7 +172,7 @@ impl Follower {
         if !self.serve(&declared, Arc::clone(&revision), state).await? {
             return Ok(Next::RequeueAfter(RECHECK));
         }
-        Ok(self.release(&name, &dropped, state).await)
+        Ok(after_release(self.release(&name, &dropped, state).await))
     }
 
     /// Returns the published revision; none while it is being loaded.
@@ -389,23 +389,19 @@ impl Follower {
         self.taken.lock().retain(|_, holder| holder != name);
     }
 
-    /// Removes the plugin's finalizer from parents of these kinds in this host's shards.
+    /// Removes the plugin's finalizer from parents of these kinds in this host's shards. Returns true if none has it.
     async fn release(
         &self,
         name: &PluginName,
         kinds: &BTreeSet<Gvk>,
         state: &mut Followed,
-    ) -> Next {
+    ) -> bool {
         let shared = &self.cx.shared;
         let (_, remaining) = state
             .releasing
             .release(shared, name, kinds, ReleaseScope::All)
             .await;
-        if remaining.is_empty() {
-            Next::RequeueAfter(WAITING_RECHECK)
-        } else {
-            Next::RequeueAfter(RECHECK)
-        }
+        remaining.is_empty()
     }
 
     /// Stops a Plugin that is gone, or not selected any more. Returns the state while parents that got the plugin's
@@ -425,9 +421,18 @@ impl Follower {
             return None;
         }
         let kinds = state.finalizing.clone();
-        let next = self.release(&name, &kinds, &mut state).await;
-        (next == Next::RequeueAfter(RECHECK)).then_some(state)
+        let is_released = self.release(&name, &kinds, &mut state).await;
+        (!is_released).then_some(state)
     }
+}
+
+/// Returns the next pass after parents were released, or not all of them.
+const fn after_release(is_released: bool) -> Next {
+    Next::RequeueAfter(if is_released {
+        WAITING_RECHECK
+    } else {
+        RECHECK
+    })
 }
 
 /// Returns the revision that the leader serves, if a host with this key has published one.
