@@ -104,17 +104,7 @@ impl PluginSite {
     }
 
     pub(crate) fn apply_as(&self, name: &str, more: &Value) {
-        let mut spec = json!({
-            "source": {"file": {"path": "plugin.wasm"}},
-            "grants": cache_grants(),
-        });
-        for (field, value) in more.as_object().unwrap() {
-            spec[field] = value.clone();
-        }
-        let plugin = json!({
-            "apiVersion": PLUGIN.api_version, "kind": PLUGIN.kind,
-            "metadata": {"name": name}, "spec": spec,
-        });
+        let plugin = plugin_from_file(name, &cache_grants(), more);
         self.stage.apply_new("", &plugin);
     }
 
@@ -164,6 +154,21 @@ impl PluginSite {
         let deployment = self.stage.get(&self.namespace, DEPLOYMENT);
         deployment["spec"]["template"]["spec"]["containers"][0]["image"].clone()
     }
+}
+
+/// Returns a Plugin from the file `plugin.wasm` with these grants, and further fields of its spec.
+pub(crate) fn plugin_from_file(name: &str, grants: &Value, more: &Value) -> Value {
+    let mut spec = json!({
+        "source": {"file": {"path": "plugin.wasm"}},
+        "grants": grants,
+    });
+    for (field, value) in more.as_object().unwrap() {
+        spec[field] = value.clone();
+    }
+    json!({
+        "apiVersion": PLUGIN.api_version, "kind": PLUGIN.kind,
+        "metadata": {"name": name}, "spec": spec,
+    })
 }
 
 /// Changes a component's bytes with a custom section that has no effect.

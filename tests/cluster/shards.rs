@@ -24,7 +24,7 @@ use tempfile::TempDir;
 use crate::{
     moody::{API, good, guest, guest_file},
     namespaces::{ACCOUNT, account_kubeconfig, apply_manifests},
-    plugins::{PLUGIN, marked, replace_file},
+    plugins::{PLUGIN, marked, plugin_from_file, replace_file},
     stage::{Stage, finalizers, is_applied, lines, wait_logged},
     status::{FINDING, document, run},
 };
@@ -121,17 +121,8 @@ impl Fleet {
     /// Applies the Plugin for a test guest's parent kind, with these fields in addition.
     fn apply(&self, name: &str, kind: &str, more: &Value) {
         let kinds = json!([{"group": "test.innkeeper.dev", "kind": kind}]);
-        let mut spec = json!({
-            "source": {"file": {"path": "plugin.wasm"}},
-            "grants": {"parents": kinds, "children": [{"kind": "ConfigMap"}], "crds": kinds},
-        });
-        for (field, value) in more.as_object().unwrap() {
-            spec[field] = value.clone();
-        }
-        let plugin = json!({
-            "apiVersion": PLUGIN.api_version, "kind": PLUGIN.kind,
-            "metadata": {"name": name}, "spec": spec,
-        });
+        let grants = json!({"parents": kinds, "children": [{"kind": "ConfigMap"}], "crds": kinds});
+        let plugin = plugin_from_file(name, &grants, more);
         self.stage.apply_new("", &plugin);
     }
 
